@@ -11,7 +11,7 @@ from benchmarks.verdict import BROKEN, FAILED, INTERRUPTED, KEPT, Say, conclude
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
+    """The folder in which temporary ones are made."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

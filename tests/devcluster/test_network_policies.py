@@ -38,7 +38,7 @@ def chain(text: str, name: str) -> list[str]:
 
 
 def into(*rules: Object, machine: str = "m1", pods: tuple[Object, ...] = PODS_HERE) -> list[str]:
-    """What may come in to pod red/one."""
+    """The rules for packets into pod red/one."""
     return chain(ruleset(machine, [policy({"ingress": [*rules]})], SPACES, pods), "ingress-10.0.0.1")
 
 

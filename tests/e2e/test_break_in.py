@@ -100,7 +100,7 @@ def apply(platform: Platform, *objects: Object) -> None:
 
 @contextlib.contextmanager
 def metadata(box: Box) -> Iterator[None]:
-    """Who answers at the addresses where clouds give out a machine's identity; the devcluster's router has them."""
+    """Servers at the addresses where clouds give out a machine's identity; the devcluster's router has them."""
 
     with contextlib.ExitStack() as at_last:
         for address in (table.METADATA, table.AGENT):
@@ -113,7 +113,7 @@ def metadata(box: Box) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where things are: the words with a `$` of the table, and the pod that is each attacker."""
+    """Values for the table's words with a `$`, and the pod of each attacker."""
 
     facts: Mapping[str, str]
     pods: Mapping[str, tuple[str, str]]
@@ -194,7 +194,7 @@ def begin_to_listen(platform: Platform, pod: Object) -> None:
 
 
 def answers(platform: Platform, place: Place, tried: Sequence[Attempt]) -> dict[Attempt, str]:
-    """What each got, all of them at once."""
+    """The answer to each attempt, all asked at once."""
 
     def of_pod(by: str) -> dict[Attempt, str]:
         mine = [one for one in tried if one.by == by]

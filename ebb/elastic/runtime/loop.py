@@ -423,7 +423,7 @@ class Loop:
         if leaving and (self.follows is None or len(leaving) == self.group.machines):
             return True
         broken = self.group.is_over if self.pod is None else over
-        # After the last step they would do alone what programs leave out at their end where they have trained.
+        # After the last step newcomers would evaluate alone: the others have seen an evaluation, and leave it out.
         through = self.step >= self.stream.total_steps
         self._go_on(leaving, change=not through and any(answer.change for _, answer in agreed), broken=broken)
         self._save(any(answer.wish for _, answer in agreed))

@@ -407,7 +407,7 @@ def want_all(claims: dict[Key, Claim], tick: int, rng: random.Random) -> None:
 
 
 def settle_and_judge(claims: dict[Key, Claim], big: Claim, rng: random.Random) -> None:
-    """What must hold before the large job has started, while it runs, and when it starts."""
+    """Rules before the large job has started, while it runs, and when it starts."""
     before, was = dict(claims), borrowers(claims.values(), quotas())
     for key in settle(claims, rng, ONE_ZONE):
         assert key not in before or key in was or before[key].loan, "who is within its quota is never stopped"

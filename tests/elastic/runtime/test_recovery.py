@@ -263,6 +263,22 @@ def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: P
         assert newcomer.process.exitcode == EXIT_PEER_LOST
 
 
+def test_nobody_is_let_in_after_the_last_step(tmp_path: Path, calm: str) -> None:
+    """A newcomer has seen no evaluation: it would make one alone, and the others wait for it."""
+    program = Program(output=tmp_path, settings={**MEMORY, **EXACT, "min_step_seconds": 0.2}, linger_at=11)
+    with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), tmp_path)) as launcher:
+        launcher.regroup(programs.train, program, 2)
+        until("a newcomer", lambda: launcher.start_beside(programs.train, program, 1))
+        (newcomer,) = launcher.beside
+        until("it is ready", lambda: launcher.server.all_ask([newcomer.process.pid]))
+        until("the last step", lambda: launcher.done() == 11)
+        launcher.server.tell_change()
+        others = [each for each in launcher.ranks if each is not newcomer]
+        assert all(each.reader.poll(30) for each in others), "they ask for a place, and wait for the newcomer"
+        answers = [each.reader.recv() for each in others]
+    assert [(kind, answer["weights"]) for kind, answer in answers] == [("answered", calm)] * 2
+
+
 @pytest.mark.parametrize("leaver", [0, 2])
 @pytest.mark.parametrize("part", programs.ENDS)
 def test_a_rank_that_is_lost_after_the_last_step_ends_no_other(tmp_path: Path, calm: str, part: str, leaver: int) -> None:

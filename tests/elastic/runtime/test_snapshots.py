@@ -261,7 +261,7 @@ def test_the_ranks_of_a_pod_share_the_room(relay: Relay, capsys: pytest.CaptureF
 
 
 def test_a_part_is_given_back_where_another_rank_of_the_pod_has_no_room(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """That one says why."""
+    """Only the rank that has no room says so."""
     lacking = False
     snapshots = opened(relay, share=1e9, pod=SimpleNamespace(size=2, any=lambda mine: mine or lacking))
     take(snapshots, 1, 1, lambda: state(1))
@@ -320,7 +320,7 @@ def found_by(
 
 
 def test_each_rank_gets_its_part_from_the_same_one_of_another_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has it needs no traffic."""
+    """Holders of the state need no traffic."""
     held = [[A, B], [], [B], [B, C]]
     words = "resumed after step 8 of generation 1, from a snapshot in the memory of ranks 0, 3"
     found = [found_by(rank, held, (1, 7), monkeypatch) for rank in range(4)]
