@@ -1,6 +1,6 @@
 """A job that measures something, for `ebb check network` and `ebb check storage`: sent, read while it runs, and deleted.
 
-    prepared = prepare_check_job(ebb, Request(...))                    # nothing is sent; estimate(prepared): its price
+    prepared = prepare_check_job(ebb, "storage", ("-m", ...), asked)   # nothing is sent; estimate(prepared): its price
     await run_check_job(ebb, prepared, reading, note=print, show=show)
 
 The job's program prints its figures, and a reading takes them from its log as they come. The job ends by itself after
@@ -8,6 +8,7 @@ LIMIT_SECONDS, and Kubernetes deletes it ten minutes later if this process has e
 """
 
 import json
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,17 @@ _KEEP_SECONDS = 600
 _LAST_LINES = 12
 
 Show = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """The words on the command line that say on which machines a check runs."""
+
+    gpus: int
+    gpu: str | None = None
+    zone: str | None = None
+    capacity: str | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +82,19 @@ def fields_of(text: str, word: str) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def prepare_check_job(ebb: Ebb, request: Request) -> Prepared:
-    """Return the job that would be sent. Raises BadRequest."""
+def prepare_check_job(ebb: Ebb, kind: str, arguments: tuple[str, ...], asked: CheckOptions) -> Prepared:
+    """Return the job that would be sent, with all of its GPUs or none. Raises BadRequest."""
+    request = Request(
+        name=f"{kind}-check-{secrets.token_hex(2)}",
+        arguments=arguments,
+        gpus=asked.gpus,
+        min_gpus=asked.gpus,
+        max_gpus=asked.gpus,
+        gpu=asked.gpu,
+        zone=asked.zone,
+        capacity=asked.capacity,
+        image=asked.image,
+    )
     prepared = prepare(ebb, request)
     limits = {"activeDeadlineSeconds": LIMIT_SECONDS, "ttlSecondsAfterFinished": _KEEP_SECONDS, "backoffLimit": 0}
     prepared.body["spec"].update(limits)

@@ -7,18 +7,16 @@
 The job runs ebb/elastic/netcheck; check_job.py sends, follows and deletes it.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.api.contract import NETWORK_LINE
-from ebb.client.diagnostics.check_job import Show, fields_of, prepare_check_job, run_check_job
+from ebb.client.diagnostics.check_job import CheckOptions, Show, fields_of, prepare_check_job, run_check_job
 from ebb.client.diagnostics.symptoms import Finding, ok, problem, warning
 from ebb.client.errors import BadRequest
 from ebb.client.platform.connection import Ebb
 from ebb.client.submission.fit import Fit
-from ebb.client.submission.request import Request
 from ebb.client.submission.submit import Prepared
 
 PROGRAM = ("-m", "ebb.elastic.netcheck")
@@ -50,15 +48,10 @@ ARTICLE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkOptions:
+class NetworkOptions(CheckOptions):
     """The words on the command line. `adapters`: how many fast ones of each machine NCCL may use."""
 
-    gpus: int
     adapters: str = "all"
-    gpu: str | None = None
-    zone: str | None = None
-    capacity: str | None = None
-    image: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,18 +107,7 @@ def prepare_check(ebb: Ebb, asked: NetworkOptions) -> Prepared:
         raise BadRequest(f"adapters {asked.adapters!r} is unknown: use {', '.join(ADAPTERS[:-1])} or {ADAPTERS[-1]}.")
     if asked.gpus < 2:
         raise BadRequest(f"gpus {asked.gpus} is too few: a network is between at least 2. Use --gpus 2 or more.")
-    request = Request(
-        name=f"network-check-{secrets.token_hex(2)}",
-        arguments=(*PROGRAM, "--adapters", asked.adapters),
-        gpus=asked.gpus,
-        min_gpus=asked.gpus,
-        max_gpus=asked.gpus,
-        gpu=asked.gpu,
-        zone=asked.zone,
-        capacity=asked.capacity,
-        image=asked.image,
-    )
-    return prepare_check_job(ebb, request)
+    return prepare_check_job(ebb, "network", (*PROGRAM, "--adapters", asked.adapters), asked)
 
 
 class NetworkReading:

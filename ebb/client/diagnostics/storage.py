@@ -7,18 +7,16 @@
 The job runs ebb/elastic/storagecheck; check_job.py sends, follows and deletes it.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.api.contract import STORAGE_LINE
 from ebb.api.platform import Volume
-from ebb.client.diagnostics.check_job import Show, fields_of, prepare_check_job, run_check_job
+from ebb.client.diagnostics.check_job import CheckOptions, Show, fields_of, prepare_check_job, run_check_job
 from ebb.client.diagnostics.symptoms import Finding, ok, problem
 from ebb.client.errors import BadRequest
 from ebb.client.platform.connection import Ebb
-from ebb.client.submission.request import Request
 from ebb.client.submission.submit import Prepared
 
 PROGRAM = ("-m", "ebb.elastic.storagecheck")
@@ -28,16 +26,11 @@ READ, SMALL_READ = "read", "small-read"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageOptions:
+class StorageOptions(CheckOptions):
     """The words on the command line."""
 
-    gpus: int
     volume: str = "data"
     sample_bytes: int = SAMPLE_BYTES
-    gpu: str | None = None
-    zone: str | None = None
-    capacity: str | None = None
-    image: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +78,8 @@ def prepare_check(ebb: Ebb, asked: StorageOptions) -> Prepared:
     if asked.sample_bytes < 1:
         raise BadRequest(f"sample-bytes {asked.sample_bytes} is too few: use --sample-bytes 1 or more.")
     volume = _volume(ebb, asked.volume)
-    request = Request(
-        name=f"storage-check-{secrets.token_hex(2)}",
-        arguments=(*PROGRAM, volume.mount_path, "--sample-bytes", str(asked.sample_bytes)),
-        gpus=asked.gpus,
-        min_gpus=asked.gpus,
-        max_gpus=asked.gpus,
-        gpu=asked.gpu,
-        zone=asked.zone,
-        capacity=asked.capacity,
-        image=asked.image,
-    )
-    return prepare_check_job(ebb, request)
+    arguments = (*PROGRAM, volume.mount_path, "--sample-bytes", str(asked.sample_bytes))
+    return prepare_check_job(ebb, "storage", arguments, asked)
 
 
 def _volume(ebb: Ebb, name: str) -> Volume:
