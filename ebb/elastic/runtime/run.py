@@ -571,8 +571,9 @@ class Run:
     def _finish_together(self) -> None:
         assert self._loop is not None
         self._loop.save_now()
-        as_rank, figures = self._finished or (-1, {})
-        if self._finished is None or as_rank > self.rank == 0:  # the one that should have written the result is lost
+        as_rank, figures = self._finished or (None, {})
+        wrote_nothing = self.rank == 0 and as_rank != 0  # it is rank 0 since the one that should have written is lost
+        if as_rank is None or wrote_nothing:
             self.finish(**figures)
         self._group.barrier()
 
