@@ -25,8 +25,10 @@ import sysconfig
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from ebb.elastic.runtime.config import ConfigError
 
@@ -84,10 +86,10 @@ class CompileCache:
 
 def compile_in_place(model: torch.nn.Module, device: torch.device, cache: CompileCache | None = None) -> None:
     """The module's own call is compiled at its first use: names in its state_dict stay. DistributedDataParallel around it finds
-    out by itself and cuts the graph where its buckets end. One shape after the other is compiled, and from the second on for any
-    batch size: a step has few (shares differ by one sample).
+    out by itself and cuts the graph where its buckets end.
 
-    Raises NoCompilerError.
+    From the first time on it is compiled for any batch size above 1: with every machine that comes or goes the shares of a step
+    are others, and to compile anew would stop all machines for a minute. Raises NoCompilerError.
     """
     lacking = missing_compiler(device, os.environ)
     if lacking:
@@ -96,6 +98,15 @@ def compile_in_place(model: torch.nn.Module, device: torch.device, cache: Compil
     if cache is not None:
         cache.restore()
     model.compile()
+    compiled = model._compiled_call_impl
+
+    def call(*inputs: Any, **more: Any) -> Any:
+        for each in tree_leaves([inputs, more]):
+            if isinstance(each, torch.Tensor) and each.dim() and each.shape[0] > 1:  # of 0 and 1 torch makes constants
+                torch._dynamo.maybe_mark_dynamic(each, 0)
+        return compiled(*inputs, **more)  # type: ignore[misc]  # just made
+
+    model._compiled_call_impl = call
 
 
 def missing_compiler(device: torch.device, environment: Mapping[str, str]) -> str:

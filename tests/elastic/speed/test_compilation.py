@@ -30,6 +30,8 @@ speed = Speed(compiled=True)
 model = speed.prepare(model, cpu, cache)
 output = model(torch.ones(3, 6))
 output.sum().backward()
+for share in (6, 2, 4):  # of other numbers of machines
+    model(torch.ones(share, 6)).sum().backward()
 with speed.uncompiled():
     plain = model(torch.ones(3, 6))
 kept = cache.keep()
@@ -65,7 +67,8 @@ def run(folder: Path, local: Path) -> dict[str, object]:
 @pytest.mark.e2e
 @pytest.mark.skipif(not HERE, reason="no C++ compiler")
 def test_another_machine_finds_what_the_first_has_compiled(tmp_path: Path) -> None:
-    """A file that is damaged costs time only. The network is of torch's own classes, which compile() alone leaves as it is."""
+    """A file that is damaged costs time only. The network is of torch's own classes, which compile() alone leaves as it is.
+    Nothing is compiled anew for the shares of other numbers of machines."""
     damaged = CompileCache(tmp_path / "job", CPU).folder / "0123.bin"
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"half a file")
