@@ -112,6 +112,43 @@ def test_a_machine_that_is_lost_while_models_are_built_ends_no_other(etcd: str, 
     assert len([path for path in told.glob("*.finished") if path.stem in met]) == 1
 
 
+# Compiled in no time, as far as the runtime can tell
+COMPILED = """
+import os, pathlib, sys, torch
+from ebb import elastic
+folder = pathlib.Path(sys.argv[1])
+with elastic.start(global_batch=4, epochs=100, output=folder / "run", workers=0, min_step_seconds=0.05) as run:
+    network = torch.nn.Linear(1, 1)
+    network._compiled_call_impl = network._call_impl
+    model = run.distribute(network)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run.register_state(model=model, optimizer=optimizer)
+    for step in run.steps(run.loader([torch.ones(1)] * 16)):
+        for batch in step:
+            step.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+        if run.world_size == 2:
+            break
+"""
+
+
+def test_a_newcomer_compiles_before_the_others_wait_for_it(etcd: str, tmp_path: Path) -> None:
+    script = tmp_path / "compiled.py"
+    script.write_text(COMPILED)
+    job = Job(etcd, tmp_path / "output", [str(script), str(tmp_path)], name="compiled")
+    try:
+        first = job.start(planned=2)
+        until("training", lambda: (tmp_path / "run" / "metrics.jsonl").exists() or (tmp_path / "run" / "last-step").exists())
+        second = job.start(planned=2)
+        assert [machine.wait(60) for machine in (first, second)] == [EXIT_FINISHED] * 2
+    finally:
+        job.stop_all()
+        print(job.logs())
+    assert "the network is compiled: " in job.logs()
+    assert job.logs().count("1 -> 2 ranks") == 1
+
+
 @pytest.mark.parametrize("job", [["--nproc-per-node=2"]], indirect=True)
 def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
     """Two machines of two processes: one is killed, its machine's start anew beside the others, which train on."""

@@ -56,6 +56,7 @@ class Follows(Protocol):
     def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool: ...
     def take(self, loop: Loop, saved: dict[str, Any]) -> None: ...
     def end(self, loop: Loop, part: Callable[[], None]) -> None: ...
+    def tell_calls(self, loop: Loop) -> None: ...
 
 
 @dataclass
@@ -145,6 +146,7 @@ class Loop:
     def steps(self) -> Iterator[Step]:
         """Until the end. Raises GracefulExit where the ranks agree to leave."""
         self.report.begin()
+        first = True
         while self.step < self.stream.total_steps:
             started, self._lost_seconds = time.monotonic(), 0.0
             self._waits.begin_step()
@@ -160,6 +162,9 @@ class Loop:
                 self.profiler.end(self.step)
             if leaves:
                 self.leave()
+            if first and self.follows is not None:
+                self.follows.tell_calls(self)
+            first = False
         self.ended = True
         self.end(self._settle_and_save)
         self.watchdog.rest()

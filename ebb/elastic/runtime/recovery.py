@@ -10,7 +10,8 @@ gradients of all. The one with the most steps is the source, and whoever is behi
 happens for all or for none, without a vote in every step, and nothing is read from a disk.
 
 A newcomer builds its model and opens its data while the others train, or, where they had not begun when it came, while they wait
-at their first step boundary; the state comes when it is ready for its first step.
+at their first step boundary. It also compiles its model beside them (rehearsal.py). The state comes when it is ready for its
+first step.
 
 Before the first step ranks ask each other the same things in the same order (Run._answer). Where one is lost meanwhile, the
 others meet again, and ask once more for the answer that did not come. One that has fewer answers than another, since it is new
@@ -38,6 +39,7 @@ from ebb.elastic.runtime.micro_batch import read_limit
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
 from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Agreed, PeerLostError
+from ebb.elastic.runtime.rehearsal import Calls
 from ebb.elastic.runtime.start import Start, join, move_saver, newest_checkpoint
 
 
@@ -174,6 +176,7 @@ class Recovery:
     through: int  # evaluations that this rank has given its program
     ended: int  # parts of the end that any rank is through with, as far as this one knows
     entered: Callable[[Inherited], None]  # the run's own numbers of the new generation
+    calls: Calls  # of the program's networks
     pod: Pod | None = None
     _ending: int = 0  # the part of the end that this rank has come to
 
@@ -242,6 +245,11 @@ class Recovery:
         """From now on newcomers may get ready beside this generation."""
         self.group.tell({"start": asdict(self.start), "facts": self._facts(loop)})
 
+    def tell_calls(self, loop: Loop) -> None:
+        """After the first step newcomers can hear of what was not known before it."""
+        if self.calls.known:
+            self.tell(loop)
+
     def _facts(self, loop: Loop) -> dict[str, Any]:
         return {
             "answers": self.answers,
@@ -250,6 +258,7 @@ class Recovery:
             "pod_size": 1 if self.pod is None else self.pod.size,
             "evaluated": [self.evaluated.count, self.evaluated.figures],
             "ended": self.ended,
+            "calls": self.calls.known,
         }
 
     def evaluate(self, loop: Loop, once: Callable[[Callable[[], bool]], dict[str, float]]) -> dict[str, float]:

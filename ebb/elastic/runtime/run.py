@@ -36,6 +36,7 @@ from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_
 from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit_beside, meet, ready
+from ebb.elastic.runtime.rehearsal import Calls, rehearse
 from ebb.elastic.runtime.report import weights_sha256, write_json
 from ebb.elastic.runtime.start import Origin, choose_device, decide_recovery, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
@@ -302,8 +303,9 @@ class Run:
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
         gradients = self._checkpointing.virtual or self._share_gradients()
+        calls = Calls(self._models if isinstance(self._group, Members) and self._pod is None else ())
         names = self._come_in(self._checkpointing) if self._inherited is not None else None
-        follows = self._follows(self._checkpointing, loader)
+        follows = self._follows(self._checkpointing, loader, calls)
         self._loop = make_loop(
             self.config,
             self._group,
@@ -335,6 +337,9 @@ class Run:
         assert isinstance(self._group, Members)
         assert self._inherited is not None
         if self._pod is None:
+            if self._group.beside is not None:
+                known = self._inherited.facts.get("calls", [])  # an earlier version's ranks tell none
+                rehearse(self._models, known, say=lambda text: print(text, flush=True))
             take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
             self.config, found, saved = come_in(
@@ -368,7 +373,7 @@ class Run:
                 raise
             follows.follow(loop, broken=True)
 
-    def _follows(self, checkpointing: Checkpointing, loader: Loader) -> Recovery | None:
+    def _follows(self, checkpointing: Checkpointing, loader: Loader, calls: Calls) -> Recovery | None:
         if not isinstance(self._group, Members) or not self._group.can_follow:
             return None
 
@@ -386,6 +391,7 @@ class Run:
             through=self._inherited.evaluated.count if self._inherited else 0,
             ended=self._inherited.ended if self._inherited else 0,
             entered=enter,
+            calls=calls,
             pod=self._pod,
         )
 

@@ -1,0 +1,102 @@
+"""The pass before a newcomer's first step: called as the others call it, and without a trace."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from ebb.elastic.runtime.rehearsal import Calls, describe, made, rehearse
+
+CPU = torch.device("cpu")
+
+
+class Network(torch.nn.Module):
+    """With a buffer, random numbers, and inputs of several kinds. `calls`: how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.dropout = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout()
+        self.calls: list[Any] = []
+        self._compiled_call_impl = self._call_impl  # as after Module.compile(), in no time
+
+    def forward(self, inputs: torch.Tensor, batch: dict[str, torch.Tensor], *, scale: float = 1.0) -> dict[str, Any]:
+        self.calls.append((tuple(inputs.shape), batch["tokens"].dtype, scale, self.training))
+        return {"logits": self.dropout(self.norm(self.linear(inputs))) * scale, "tokens": batch["tokens"]}
+
+
+def call(network: Network, size: int) -> None:
+    network(torch.randn(size, 3), {"tokens": torch.ones(size, dtype=torch.int64)}, scale=2.0)
+
+
+def test_a_newcomer_calls_its_network_as_the_others_do() -> None:
+    """And is as it was afterwards: buffers, random numbers, gradients."""
+    first, newcomer, said = Network(), Network(), list[str]()
+    calls = Calls([first])
+    assert calls.known == []
+    first.eval()
+    call(first, 7)
+    assert calls.known == [], "a validation's shapes are others"
+    first.train()
+    call(first, 4)
+    call(first, 5)
+    known = json.loads(json.dumps(calls.known))
+    buffers, random = [each.clone() for each in newcomer.buffers()], torch.get_rng_state()
+    rehearse([newcomer], known, say=said.append)
+    assert newcomer.calls == [((4, 3), torch.int64, 2.0, True)]
+    assert all(torch.equal(*pair) for pair in zip(newcomer.buffers(), buffers, strict=True))
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(each.grad is None for each in newcomer.parameters())
+    (line,) = said
+    assert line.startswith("the network is compiled: ")
+
+
+def test_a_backward_pass_is_compiled_too() -> None:
+    network, gradients = Network(), list[bool]()
+    network.linear.weight.register_post_accumulate_grad_hook(lambda each: gradients.append(each.grad is not None))
+    rehearse([network], [[[describe(torch.ones(2, 3)), describe({"tokens": torch.ones(2)})], {}]], say=print)
+    assert gradients == [True]
+
+
+def test_a_pass_that_fails_is_left_to_the_first_step() -> None:
+    network, said = Network(), list[str]()
+    buffers = [each.clone() for each in network.buffers()]
+    rehearse([network], [[[describe(torch.ones(2, 8)), describe({"tokens": torch.ones(2)})], {}]], say=said.append)
+    assert "is compiled in the first step, for which the others wait (RuntimeError: " in said[0]
+    assert all(torch.equal(*pair) for pair in zip(network.buffers(), buffers, strict=True))
+
+
+@pytest.mark.parametrize("known", [[], [[[], {}], [[], {}]]], ids=["nothing was told", "of other networks"])
+def test_without_a_call_that_fits_nothing_is_called(known: list[Any]) -> None:
+    network = Network()
+    rehearse([network], known, say=pytest.fail)
+    assert network.calls == []
+
+
+def test_networks_that_are_not_compiled_are_left_alone() -> None:
+    network = torch.nn.Linear(3, 1)
+    calls = Calls([network])
+    network(torch.ones(2, 3))
+    assert calls.known == []
+    rehearse([network], [[[describe(torch.ones(2, 3))], {}]], say=pytest.fail)
+
+
+def test_inputs_that_json_cannot_hold_are_not_told() -> None:
+    class Own:
+        pass
+
+    network = torch.nn.Identity()
+    network._compiled_call_impl = network._call_impl
+    calls = Calls([network])
+    network(Own())
+    assert calls.known == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [3, None, "a", [1, (2.5, True)], {"a": [1], "b": ()}, (torch.zeros(2, 3), {"x": torch.zeros(1, dtype=torch.bfloat16)})],
+    ids=str,
+)
+def test_calls_travel_as_json(value: Any) -> None:
+    found = made(json.loads(json.dumps(describe(value))), CPU)
+    assert describe(found) == describe(value)
