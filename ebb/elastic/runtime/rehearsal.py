@@ -81,7 +81,12 @@ def rehearse(models: Sequence[torch.nn.Module], known: Sequence[Any], *, say: Ca
 def describe(value: Any) -> Any:
     """A tree of tensors and plain values as JSON. Raises TypeError for what it cannot hold."""
     if isinstance(value, torch.Tensor):
-        return {"tensor": [int(size) for size in value.shape], "dtype": str(value.dtype).rpartition(".")[2]}
+        shape, stride = ([int(each) for each in numbers] for numbers in (value.shape, value.stride()))
+        return {
+            "tensor": shape,
+            "stride": stride,
+            "dtype": str(value.dtype).rpartition(".")[2],
+        }  # compiled for an order in memory
     if isinstance(value, _PLAIN):
         return {"plain": value}
     if type(value) in (list, tuple):
@@ -94,7 +99,8 @@ def describe(value: Any) -> Any:
 def made(described: Mapping[str, Any], device: torch.device) -> Any:
     """The reverse of describe(), with zeros: they are valid as pixels, as classes and as tokens."""
     if "tensor" in described:
-        return torch.zeros(described["tensor"], dtype=getattr(torch, described["dtype"]), device=device)
+        kind = getattr(torch, described["dtype"])
+        return torch.empty_strided(described["tensor"], described["stride"], dtype=kind, device=device).zero_()
     if "dict" in described:
         return {key: made(each, device) for key, each in described["dict"].items()}
     if "plain" in described:

@@ -94,7 +94,7 @@ def test_inputs_that_json_cannot_hold_are_not_told() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [3, None, "a", [1, (2.5, True)], {"a": [1], "b": ()}, (torch.zeros(2, 3), {"x": torch.zeros(1, dtype=torch.bfloat16)})],
+    [3, None, "a", [1, (2.5, True)], {"a": [1], "b": ()}, (torch.zeros(2, 3).T, {"x": torch.zeros(1, dtype=torch.bfloat16)})],
     ids=str,
 )
 def test_calls_travel_as_json(value: Any) -> None:
