@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-gpu prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -138,6 +138,10 @@ prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid n
 prove-models: install  ## models sharded in pods that come and go beside DistributedDataParallel, their checkpoints, saved by 4 ranks and loaded by 1 to 6, and data in shards through 150 histories
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.models
+
+prove-gpu: install  ## on one GPU: recovery over NCCL with a compiled network, a hang, snapshots, a step out of memory (about 6 minutes)
+	@$(BIN)/python -m benchmarks.gpu
+	@$(BIN)/python -m benchmarks.recovery --device cuda --states 400,1600,12000 --repeat 2
 
 prove-adapters: install  ## scripts of Hugging Face's Trainer, TRL with LoRA, Lightning and Accelerate through a kill, joins and a notice (about 15 minutes)
 	@$(BIN)/python -m devcluster environment

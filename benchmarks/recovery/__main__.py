@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import GivenUpError, side_by_side
 from benchmarks.exact.records import Records, fingerprint
@@ -75,6 +77,7 @@ class Settings:
     repeat: int
     others: int
     cap_seconds: float
+    device: str
     results: Path
 
     def rounds(self, system: str, megabytes: float) -> int:
@@ -89,7 +92,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     states = ",".join(f"{each:g}" for each in STATES)
-    parser.add_argument("--only", metavar="A,B", default=",".join(PLAYED), help="of the systems below (default: %(default)s)")
+    parser.add_argument("--only", metavar="A,B", default="", help=f"of the systems below (default: {','.join(PLAYED)})")
     parser.add_argument("--events", metavar="A,B", default=",".join(EVENTS), help="of the changes below (default: all)")
     parser.add_argument("--states", metavar="MB,MB", default=states, help="sizes of the state (default: %(default)s)")
     parser.add_argument(
@@ -103,14 +106,24 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         "--cap", metavar="SECONDS", type=float, default=120.0, help="longest wait for a step (default: %(default)g)"
     )
     parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu",
+        help="cuda: ours and restart alone, all machines on the first GPU, as many hosts to NCCL (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--results", metavar="DIR", type=Path, default=EBB_HOME / "recovery", help="where a run that is not through is kept"
     )
     given = parser.parse_args(arguments)
-    systems, events = tuple(given.only.split(",")), tuple(given.events.split(","))
+    played = ",".join(name for name in PLAYED if given.device == "cpu" or SYSTEMS[name].is_ours)
+    systems, events = tuple((given.only or played).split(",")), tuple(given.events.split(","))
     for option, words, allowed in (("--only", systems, SYSTEMS), ("--events", events, EVENTS)):
         for word in words:
             if word not in allowed:
                 parser.error(f"{option} {word!r} is none of {', '.join(allowed)}")
+    if given.device == "cuda":
+        if others := [name for name in systems if not SYSTEMS[name].is_ours]:
+            parser.error(f"--only {others[0]!r} trains on the CPU; with --device cuda name ours, restart or both")
+        if not torch.cuda.is_available():
+            parser.error("--device is 'cuda', but torch sees no GPU here; --device cpu needs none")
     try:
         sizes = tuple(float(word) for word in given.states.split(","))
     except ValueError:
@@ -124,6 +137,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         repeat=given.repeat,
         others=given.others,
         cap_seconds=given.cap,
+        device=given.device,
         results=given.results,
     )
 
@@ -235,6 +249,7 @@ class Run:
             endpoint=lambda on_network: far if on_network else near,
             network=network,
             cap_seconds=self.settings.cap_seconds,
+            device=self.settings.device,
         )
 
 
@@ -262,7 +277,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = FAILED
     folder = Path(tempfile.mkdtemp(prefix="ebb-recovery-"))
-    run = Run(settings, Records.open(settings.results, fingerprint(patterns=_CODE)), folder)
+    run = Run(settings, Records.open(settings.results, f"{fingerprint(patterns=_CODE)}-{settings.device}"), folder)
     try:
         run.measure()
         status = _tell(run, round(time.monotonic() - began, 1))
@@ -293,6 +308,7 @@ def _tell(run: Run, seconds: float) -> int:
         "reasons": kept.reasons(run.found),
         "states_megabytes": run.settings.states,
         "cap_seconds": run.settings.cap_seconds,
+        "device": torch.cuda.get_device_name() if run.settings.device == "cuda" else "cpu",
         "silent_loss": _silence_missing() or "played: the link of a network namespace goes down",
         "cores": os.cpu_count(),
         "seconds": seconds,

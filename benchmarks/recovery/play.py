@@ -65,6 +65,7 @@ class Stage:
     endpoint: Callable[[bool], str]  # of the rendezvous: on the network, or on the loopback
     network: Network | None
     cap_seconds: float
+    device: str = "cpu"  # or cuda
 
 
 class FailedError(Exception):
@@ -100,9 +101,16 @@ class Job:
             number=self._started,
             megabytes=self.stage.megabytes,
             output=self.output,
+            device=self.stage.device,
         )
         starter = Fresh(self.system.module, () if self.network is None else self.network.within(place))
-        given = self.system.given(self.output, planned=planned, interface="" if self.network is None else "eth0")
+        given = self.system.given(
+            self.output,
+            planned=planned,
+            number=self._started,
+            device=self.stage.device,
+            interface="" if self.network is None else "eth0",
+        )
         machine = starter.start(command, given, self.folder / f"machine{self._started}.log")
         self.machines.append(machine)
         self._places[machine.pid] = place

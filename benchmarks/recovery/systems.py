@@ -64,7 +64,9 @@ class System:
         with etcd(folder, tool=tool, flags=flags, host=host, within=within) as endpoint:
             yield endpoint
 
-    def command(self, *, endpoint: str, run_id: str, address: str, number: int, megabytes: float, output: Path) -> list[str]:
+    def command(
+        self, *, endpoint: str, run_id: str, address: str, number: int, megabytes: float, output: Path, device: str
+    ) -> list[str]:
         """The launcher's arguments on the machine with this address and number, for a state of so many MB."""
         trained = ["--output", str(output), "--state-megabytes", str(megabytes), "--samples", str(EPOCH_SAMPLES)]
         stock = ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
@@ -75,7 +77,7 @@ class System:
         flags = [f"--rdzv_backend={self.backend}", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={run_id}", "--nnodes=1:4"]
         flags += ["--nproc-per-node=1", f"--local-addr={address}", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
         if self.is_ours:
-            ours = ["--device", "cpu", "--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--log-every", "1", "--ledger"]
+            ours = ["--device", device, "--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--log-every", "1", "--ledger"]
             return [
                 *flags,
                 "-m",
@@ -86,14 +88,16 @@ class System:
             ]
         return [*flags, "--max-restarts=1000", "-m", "benchmarks.recovery.stock", *trained, *stock]
 
-    def given(self, output: Path, *, planned: int, interface: str = "") -> dict[str, str]:
+    def given(self, output: Path, *, planned: int, number: int, device: str, interface: str = "") -> dict[str, str]:
         """The environment of a machine; `planned` is what a controller would tell it. `interface`: the one to its peers, where
         gloo would not find it by the host's name."""
         ours = {"EBB_OUTPUT_DIR": str(output), "EBB_PLANNED_WORKERS": str(planned)} if self.is_ours else {}
         temporary = output.parent / "tmp"  # a machine that is killed leaves its temporary files
         temporary.mkdir(exist_ok=True)
         gloo = {"GLOO_SOCKET_IFNAME": interface} if interface else {}
-        return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours | gloo
+        # NCCL refuses two ranks of one host that share a GPU. With names of their own they are hosts, joined by their sockets.
+        nccl = {"NCCL_HOSTID": f"machine{number}", "NCCL_SOCKET_IFNAME": interface or "lo"} if device == "cuda" else {}
+        return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours | gloo | nccl
 
     def lines(self, output: Path) -> list[Line]:
         if self.is_ours:

@@ -125,10 +125,17 @@ def _given(folder: Path) -> dict[str, str]:
 
 def convert(data: Path, shards: Path, log: Path) -> None:
     """Decode the images once. Raises BenchmarkError."""
-    command = [sys.executable, "-m", "ebb.elastic.data", "convert", str(data), str(shards)]
+    run_module(["ebb.elastic.data", "convert", str(data), str(shards)], log)
+
+
+def run_module(command: Sequence[str], log: Path) -> None:
+    """A short program of Python's, to its end. Raises BenchmarkError."""
     with log.open("wb") as output:
-        if subprocess.run(command, stdout=output, stderr=output, cwd=CHECKOUT, env=environment(), check=False).returncode:
-            raise BenchmarkError(f"the images could not be converted; the end of {log}:\n{last_lines(log, 10)}")
+        done = subprocess.run(
+            [sys.executable, "-m", *command], stdout=output, stderr=output, cwd=CHECKOUT, env=environment(), check=False
+        )
+    if done.returncode:
+        raise BenchmarkError(f"{command[0]} ended with {done.returncode}; the end of {log}:\n{last_lines(log, 10)}")
 
 
 def known_flags() -> str:
