@@ -10,13 +10,13 @@
 The order: higher priority, then who used less of what is owed (fair_share.py), then older. Only minReplicas counts: workers
 beyond that make room (sizing.py, and their lower priority). Free machines do not count, only what the node groups may grow to:
 pods must wait for machines, or none are made. A waiting job that fits nowhere keeps what is left of its roomiest site; else small
-jobs behind it could keep it out for ever. As no job behind it takes of that, what is left there only grows, so its turn comes.
+jobs behind it could keep it out for ever. As no job behind it takes of that, what is left there only grows, so its place comes.
 
 What is kept for a job that fits nowhere would idle until it does. Nobody knows how long jobs run, so jobs behind it cannot be
 chosen by whether they end in time: they get such machines on loan. A loan takes nothing from any job before it, in the whole
 walk, so those are placed when they would have been without it; and as soon as one of them has been, where there is no room for
-both, the loan ends: its job stops with a checkpoint and waits for its turn. So the job before it waits for that stop, of a
-worker's grace at most, and for nothing else. A loan becomes a place as any other when the job's own turn comes.
+both, the loan ends: its job stops with a checkpoint and waits for its place. So the job before it waits for that stop, of a
+worker's grace at most, and for nothing else. A loan becomes a place as any other when the job's own place comes.
 
 Where teams lend their quotas (lending.py), owners go before those that borrow, and what these have is spare to them. Before them
 all goes the one job whose turn it is though it is larger than its team's quota.
@@ -85,8 +85,8 @@ class FreeCapacity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
-    """A job without a place: the site that it will take, or that is kept for it because it fits nowhere now."""
+class Reservation:
+    """Of a job without a place: the site that it will take, or that is kept for it because it fits nowhere now."""
 
     claim: Claim
     site: Candidate
@@ -101,7 +101,7 @@ class Queue:
     free: FreeCapacity
     spare: FreeCapacity  # that nobody has or will have soon, though it may be kept for a job that is blocked
     holders: Sequence[tuple[Claim, Candidate]] = ()
-    waiting: Sequence[Turn] = ()
+    waiting: Sequence[Reservation] = ()
     in_group: int = 0  # jobs of its group that run or go first
     firm: FreeCapacity | None = None  # of a job on loan: what places and the loans before its own leave
     borrowing: Mapping[Key, int] = field(default_factory=dict)  # of all jobs beyond their team's quota: by how many GPUs
@@ -127,9 +127,9 @@ class Queue:
 
     def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
-        for turn in reversed(self.waiting):
-            if turn.site.overlaps(site):
-                return turn.claim
+        for reserved in reversed(self.waiting):
+            if reserved.site.overlaps(site):
+                return reserved.claim
         return min((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank, default=None)
 
 
@@ -147,19 +147,19 @@ class _Book:
             self.known[id(wish)] = sites_for(wish, self.platform)
         return self.known[id(wish)]
 
-    def turn(self, claim: Claim, free: FreeCapacity, spare: FreeCapacity) -> Turn:
+    def reserve(self, claim: Claim, free: FreeCapacity, spare: FreeCapacity) -> Reservation:
         """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
         spent, found = self.spent.get(id(claim.wish)), self.sites(claim.wish)
         if spent is not None:
-            return Turn(claim=claim, site=spent, blocked=True)
-        turn = _reserve(claim, found, free, spare)
-        if turn.blocked and not any(free.room(site) or spare.room(site) >= claim.least for site in found):
-            self.spent[id(claim.wish)] = turn.site
-        return turn
+            return Reservation(claim=claim, site=spent, blocked=True)
+        reserved = _reserve(claim, found, free, spare)
+        if reserved.blocked and not any(free.room(site) or spare.room(site) >= claim.least for site in found):
+            self.spent[id(claim.wish)] = reserved.site
+        return reserved
 
 
 class _Walk:
-    """The turns of all jobs without a place, in their order; a job sees those before its own."""
+    """The reservations of all jobs without a place, in their order; a job sees those before its own."""
 
     def __init__(self, claims: Iterable[Claim], platform: Platform | None, me: Claim | None = None) -> None:
         """`me`: one that is not among the claims, though its team's quota counts it."""
@@ -184,13 +184,13 @@ class _Walk:
                 for_owners.take(site, claim.holds)
         self._running = running.copy()
         self._started: dict[tuple[str, str], list[Position]] = {}  # of each group those that will start, in order
-        self._turns: list[Turn] = []
-        self._positions: list[Position] = []  # of the turns
+        self._reservations: list[Reservation] = []
+        self._positions: list[Position] = []  # of the reservations
         # What is left before and after each that takes something.
         self._left, self._taken = [(free.copy(), for_owners.copy())], list[Position]()
-        self._take_turns(free, for_owners, spare, running)
+        self._reserve_for_all(free, for_owners, spare, running)
 
-    def _take_turns(
+    def _reserve_for_all(
         self, free: FreeCapacity, for_owners: FreeCapacity, spare: FreeCapacity, running: Counter[tuple[str, str]]
     ) -> None:
         """Give each job what it takes, when all before it have theirs."""
@@ -204,7 +204,7 @@ class _Walk:
                 self._left.append((free.copy(), spare.copy()))
             for position, claim in part:
                 if claim.key in lent:
-                    free.take(lent[claim.key], claim.holds)  # when its own turn comes, it is where it is
+                    free.take(lent[claim.key], claim.holds)  # when its own place comes, it is where it is
                     self._taken.append(position)
                     self._left.append((free.copy(), loans_of.copy()))
                     continue
@@ -214,12 +214,12 @@ class _Walk:
                 self._started.setdefault(_group(claim), []).append(position)
                 if self._book:
                     takes = id(claim.wish) not in self._book.spent
-                    turn = self._book.turn(claim, free, loans_of)
-                    self._turns.append(turn)
+                    reserved = self._book.reserve(claim, free, loans_of)
+                    self._reservations.append(reserved)
                     self._positions.append(position)
                     if takes:
-                        if loans_of is not spare and (turn.lent or not turn.blocked):
-                            spare.take(turn.lent or turn.site, claim.least)
+                        if loans_of is not spare and (reserved.lent or not reserved.blocked):
+                            spare.take(reserved.lent or reserved.site, claim.least)
                         self._taken.append(position)
                         self._left.append((free.copy(), loans_of.copy()))
 
@@ -255,17 +255,17 @@ class _Walk:
 
     def stuck(self) -> frozenset[Key]:
         """Jobs without a place for which there is none now. Not among them: the first that is blocked, as people look at what it
-        waits for, and whoever may get something in another way than its turn: by a fallback, or when a quota is raised."""
-        turns = {turn.claim.key: turn.blocked and not turn.lent for turn in self._turns}
-        first = next((turn.claim.key for turn in self._turns if turn.blocked), None)
+        waits for, and whoever may get something in another way than from the line: by a fallback, or when a quota is raised."""
+        stuck = {one.claim.key: one.blocked and not one.lent for one in self._reservations}
+        first = next((one.claim.key for one in self._reservations if one.blocked), None)
         return frozenset(
             claim.key
             for claim in self._others
-            if turns.get(claim.key, True) and claim.key != first and not claim.refused and len(ways(claim.wish)) == 1
+            if stuck.get(claim.key, True) and claim.key != first and not claim.refused and len(ways(claim.wish)) == 1
         )
 
     def loan_of(self, claim: Claim) -> Loan | None:
-        """The GPUs that other teams lend a job, or will when its turn comes; None: it is within its team's quota."""
+        """The GPUs that other teams lend a job, or will when it gets its place; None: it is within its team's quota."""
         gpus, pool = self.borrowing.get(claim.key, 0), self._left[bisect_left(self._taken, self._position(claim))][0].pool
         return Loan(gpus=gpus, lenders=tuple(pool.lenders(claim.key[0], gpus))) if gpus and pool else None
 
@@ -278,11 +278,11 @@ class _Walk:
 
     def all(self) -> Iterator[tuple[Claim, str, Loan | None]]:
         """All jobs without a place in their order, and why each waits, in the words of ebb/api/queue.py."""
-        turns = {turn.claim.key: turn for turn in self._turns}
+        reservations = {one.claim.key: one for one in self._reservations}
         for claim in sorted(self._others, key=self._position):
-            turn = turns.get(claim.key)
-            if turn is not None:
-                yield claim, MACHINES if turn.blocked and not turn.lent else NEXT, self.loan_of(claim)
+            reserved = reservations.get(claim.key)
+            if reserved is not None:
+                yield claim, MACHINES if reserved.blocked and not reserved.lent else NEXT, self.loan_of(claim)
             elif claim.refused:
                 yield claim, REFUSED, None
             else:
@@ -298,7 +298,7 @@ class _Walk:
             free=free,
             spare=spare,
             holders=[one for one in self._holders if one[0].key != me.key] if lent else self._holders,
-            waiting=self._turns[: bisect_left(self._positions, position)],
+            waiting=self._reservations[: bisect_left(self._positions, position)],
             in_group=in_group,
             firm=self._firm_before(position) if lent else None,
             borrowing=self.borrowing,
@@ -412,7 +412,7 @@ def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[C
         yield claim, known[key]
 
 
-def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity, spare: FreeCapacity) -> Turn:
+def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity, spare: FreeCapacity) -> Reservation:
     """Take what a waiting job will have; else what is left of its roomiest site, and meanwhile a loan."""
     site = _cheapest(claim, found, free)
     lent = None if site else _cheapest(claim, found, spare)
@@ -421,7 +421,7 @@ def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity, spare: Fr
     free.take(site, claim.least)
     if lent or not blocked:
         spare.take(lent or site, claim.least)
-    return Turn(claim=claim, site=site, blocked=blocked, lent=lent)
+    return Reservation(claim=claim, site=site, blocked=blocked, lent=lent)
 
 
 def _cheapest(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Candidate | None:
@@ -457,6 +457,6 @@ def yields_to(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> 
 def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Queue, view: JobView) -> Claim | None:
     """A job before this one, by its share and by its age, that has no place, and would have one without it."""
     with_me = queue(me, ClusterCapacity(claims=(*cluster_capacity.claims, me)), view.observed.platform)
-    blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
-    kept = (turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked)
+    blocked = {one.claim.key for one in alone.waiting if one.blocked}
+    kept = (one.claim for one in with_me.waiting if one.blocked and one.claim.key not in blocked)
     return next((claim for claim in kept if with_me.goes_first(claim, me)), None)
