@@ -89,7 +89,8 @@ def compile_in_place(model: torch.nn.Module, device: torch.device, cache: Compil
     out by itself and cuts the graph where its buckets end.
 
     From the first time on it is compiled for any batch size above 1: with every machine that comes or goes the shares of a step
-    are others, and to compile anew would stop all machines for a minute. Raises NoCompilerError.
+    are others, and to compile anew would stop all machines for a minute. What torch decides by the batch size still holds for a
+    range of them alone, such as a convolution's kernel on CPUs (torch 2.13: below 16, and from there on). Raises NoCompilerError.
     """
     lacking = missing_compiler(device, os.environ)
     if lacking:
