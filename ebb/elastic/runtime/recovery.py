@@ -10,8 +10,8 @@ gradients of all. The one with the most steps is the source, and whoever is behi
 happens for all or for none, without a vote in every step, and nothing is read from a disk.
 
 A newcomer builds its model and opens its data while the others train, or, where they had not begun when it came, while they wait
-at their first step boundary. It also compiles its model beside them (rehearsal.py). The state comes when it is ready for its
-first step.
+at their first step boundary. Where a first pass is slow it makes one beside them (rehearsal.py). The state comes when it is ready
+for its first step.
 
 Before the first step ranks ask each other the same things in the same order (Run._answer). Where one is lost meanwhile, the
 others meet again, and ask once more for the answer that did not come. One that has fewer answers than another, since it is new

@@ -303,7 +303,7 @@ class Run:
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
         gradients = self._checkpointing.virtual or self._share_gradients()
-        calls = Calls(self._models if isinstance(self._group, Members) and self._pod is None else ())
+        calls = Calls(self._models if isinstance(self._group, Members) and self._pod is None else (), self.device)
         names = self._come_in(self._checkpointing) if self._inherited is not None else None
         follows = self._follows(self._checkpointing, loader, calls)
         self._loop = make_loop(
@@ -339,7 +339,7 @@ class Run:
         if self._pod is None:
             if self._group.beside is not None:
                 known = self._inherited.facts.get("calls", [])  # an earlier version's ranks tell none
-                rehearse(self._models, known, say=lambda text: print(text, flush=True))
+                rehearse(self._models, self.device, known, say=lambda text: print(text, flush=True))
             take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
             self.config, found, saved = come_in(

@@ -32,7 +32,7 @@ def call(network: Network, size: int) -> None:
 def test_a_newcomer_calls_its_network_as_the_others_do() -> None:
     """And is as it was afterwards: buffers, random numbers, gradients."""
     first, newcomer, said = Network(), Network(), list[str]()
-    calls = Calls([first])
+    calls = Calls([first], CPU)
     assert calls.known == []
     first.eval()
     call(first, 7)
@@ -42,43 +42,61 @@ def test_a_newcomer_calls_its_network_as_the_others_do() -> None:
     call(first, 5)
     known = json.loads(json.dumps(calls.known))
     buffers, random = [each.clone() for each in newcomer.buffers()], torch.get_rng_state()
-    rehearse([newcomer], known, say=said.append)
+    rehearse([newcomer], CPU, known, say=said.append)
     assert newcomer.calls == [((4, 3), torch.int64, 2.0, True)]
     assert all(torch.equal(*pair) for pair in zip(newcomer.buffers(), buffers, strict=True))
     assert torch.equal(torch.get_rng_state(), random)
     assert all(each.grad is None for each in newcomer.parameters())
     (line,) = said
-    assert line.startswith("the network is compiled: ")
+    assert line.startswith("the networks' first pass took ")
 
 
 def test_a_backward_pass_is_compiled_too() -> None:
     network, gradients = Network(), list[bool]()
     network.linear.weight.register_post_accumulate_grad_hook(lambda each: gradients.append(each.grad is not None))
-    rehearse([network], [[[describe(torch.ones(2, 3)), describe({"tokens": torch.ones(2)})], {}]], say=print)
+    rehearse([network], CPU, [[[describe(torch.ones(2, 3)), describe({"tokens": torch.ones(2)})], {}]], say=print)
     assert gradients == [True]
 
 
 def test_a_pass_that_fails_is_left_to_the_first_step() -> None:
     network, said = Network(), list[str]()
     buffers = [each.clone() for each in network.buffers()]
-    rehearse([network], [[[describe(torch.ones(2, 8)), describe({"tokens": torch.ones(2)})], {}]], say=said.append)
-    assert "is compiled in the first step, for which the others wait (RuntimeError: " in said[0]
+    rehearse([network], CPU, [[[describe(torch.ones(2, 8)), describe({"tokens": torch.ones(2)})], {}]], say=said.append)
+    assert "is left to the first step, for which all wait (RuntimeError: " in said[0]
     assert all(torch.equal(*pair) for pair in zip(network.buffers(), buffers, strict=True))
 
 
 @pytest.mark.parametrize("known", [[], [[[], {}], [[], {}]]], ids=["nothing was told", "of other networks"])
 def test_without_a_call_that_fits_nothing_is_called(known: list[Any]) -> None:
     network = Network()
-    rehearse([network], known, say=pytest.fail)
+    rehearse([network], CPU, known, say=pytest.fail)
     assert network.calls == []
+
+
+def test_on_a_gpu_all_networks_are_called_first() -> None:
+    """Kernels are loaded when they are first needed. Played on the CPU: the run says where it computes."""
+    network, newcomer, said, gpu = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1), list[str](), torch.device("cuda")
+    calls = Calls([network], gpu)
+    network(torch.ones(2, 3))
+    rehearse([newcomer], gpu, calls.known, say=said.append)
+    assert len(said) == 1
+    assert "took" in said[0]
+
+
+def test_a_network_that_the_program_has_compiled_itself_is_called_too() -> None:
+    network = torch.compile(torch.nn.Linear(3, 1), backend="eager")
+    calls, said = Calls([network], CPU), list[str]()
+    network(torch.ones(2, 3))
+    rehearse([network], CPU, calls.known, say=said.append)
+    assert "took" in said[0]
 
 
 def test_networks_that_are_not_compiled_are_left_alone() -> None:
     network = torch.nn.Linear(3, 1)
-    calls = Calls([network])
+    calls = Calls([network], CPU)
     network(torch.ones(2, 3))
     assert calls.known == []
-    rehearse([network], [[[describe(torch.ones(2, 3))], {}]], say=pytest.fail)
+    rehearse([network], CPU, [[[describe(torch.ones(2, 3))], {}]], say=pytest.fail)
 
 
 def test_inputs_that_json_cannot_hold_are_not_told() -> None:
@@ -87,7 +105,7 @@ def test_inputs_that_json_cannot_hold_are_not_told() -> None:
 
     network = torch.nn.Identity()
     network._compiled_call_impl = network._call_impl
-    calls = Calls([network])
+    calls = Calls([network], CPU)
     network(Own())
     assert calls.known == []
 
