@@ -121,6 +121,9 @@ class Job:
             logs = "\n".join(last_lines(machine.log, 15) for machine in self.machines)
             raise BenchmarkError(f"{self.folder.name}: {what} did not come in {seconds:.0f} s, or all ended:\n{logs}")
 
+    def wait_for_steps(self, count: int) -> None:
+        self.wait(f"step {count}", lambda: len(self.lines()) >= count)
+
     def stop(self) -> None:
         for machine in self.machines:
             machine.kill()
@@ -214,11 +217,10 @@ def snapshots(bench: Bench, start: Callable[..., Job], overhead: float) -> dict[
         )
         job.start()
         try:
-            job.wait("steps", lambda job=job: len(job.lines()) >= bench.sizes.steps)
+            job.wait_for_steps(bench.sizes.steps)
             if name == "with":
-                job.wait("a second snapshot", lambda job=job: _SNAPSHOT.search(job.log))
-                taken = len(job.lines())
-                job.wait("steps with snapshots", lambda job=job, taken=taken: len(job.lines()) >= taken + bench.sizes.steps)
+                job.wait("a second snapshot", partial(_has_snapshots, job))
+                job.wait_for_steps(len(job.lines()) + bench.sizes.steps)
                 size, each, apart = map(float, _SNAPSHOT.findall(job.log)[0])
                 figures = {"state_mib": size, "snapshot_seconds": each, "every_seconds": apart}
             lines = job.lines()
@@ -238,6 +240,10 @@ def snapshots(bench: Bench, start: Callable[..., Job], overhead: float) -> dict[
     }
 
 
+def _has_snapshots(job: Job) -> bool:
+    return bool(_SNAPSHOT.search(job.log))
+
+
 def memory(bench: Bench) -> dict[str, Any]:
     """A step that does not fit: repeated in smaller parts, with the gradient of one that fits at once."""
     losses: dict[str, list[float]] = {}
@@ -246,7 +252,7 @@ def memory(bench: Bench) -> dict[str, Any]:
         job = bench.text(f"memory-{name}", bench.sizes.memory, bench.sizes.memory_batch, "--max-micro-batch", str(limit))
         job.start()
         try:
-            job.wait("steps", lambda job=job: len(job.lines()) >= 4)
+            job.wait_for_steps(4)
             losses[name] = [line["loss"] for line in job.lines()[:4]]
             if name == "large":
                 figures["halved"] = [[int(number) for number in one] for one in _HALVED.findall(job.log)]
@@ -281,7 +287,7 @@ def trace(bench: Bench) -> dict[str, Any]:
     job = bench.images("trace")
     try:
         job.start()
-        job.wait("steps", lambda: len(job.lines()) >= 8)
+        job.wait_for_steps(8)
         (job.output / "profile").mkdir(exist_ok=True)
         (job.output / "profile" / "request.json").write_text(json.dumps({"id": "bench", "steps": 3}))
         path = job.output / "profile" / "bench.json.gz"
@@ -318,7 +324,7 @@ ON_GPUS = ("check", "hang")  # a CPU has no driver to ask, and gloo no flight re
 def judge(found: dict[str, Any]) -> list[str]:
     """The promises that the figures break, as sentences."""
     on_gpu = found["device"] != "cpu"
-    kept = {
+    kept: dict[str, Callable[[dict[str, Any]], bool]] = {
         "check": lambda case: not case["faults"],
         "change": lambda case: all(
             case[name]["in_memory_seconds"] - case[name]["transfer_seconds"] <= RECOVERY_SECONDS for name in ("loss", "join")

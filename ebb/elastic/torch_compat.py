@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 from torch.distributed.distributed_c10d import Store
 
+from ebb.elastic.peer_names import look_up_none
+
 __all__ = ["CONNECTION_ERRORS", "STORE_ERRORS", "DistError", "GradScaler", "OutOfMemoryError", "has_keys", "open_store"]
 
 # Of a TCPStore: torch 2.1 raises Python's own for what 2.2 and newer call a DistError.
@@ -50,7 +52,9 @@ else:
 
 
 def open_store(host: str, port: int, **options: Any) -> TCPStore:
-    """A TCPStore, also of a build without libuv, as Debian's: there torch's own, here and in children, do without it as well."""
+    """A TCPStore, also of a build without libuv, as Debian's: there torch's own, here and in children, do without it as well.
+    It looks up no names."""
+    look_up_none()
     try:
         return TCPStore(host, port, **options)
     except RuntimeError as error:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from ebb.elastic.runtime.config import ConfigError
 
@@ -102,7 +102,7 @@ def compile_in_place(model: torch.nn.Module, device: torch.device, cache: Compil
     compiled = model._compiled_call_impl
 
     def call(*inputs: Any, **more: Any) -> Any:
-        for each in tree_leaves([inputs, more]):
+        for each in tree_flatten([inputs, more])[0]:
             if isinstance(each, torch.Tensor) and each.dim() and each.shape[0] > 1:  # of 0 and 1 torch makes constants
                 torch._dynamo.maybe_mark_dynamic(each, 0)
         return compiled(*inputs, **more)  # type: ignore[misc]  # just made
