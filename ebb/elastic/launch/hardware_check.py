@@ -67,8 +67,20 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 class GpuTest:
     """Tests of this machine's GPUs, each in a process of its own: CUDA's errors stick to a process, and a broken driver hangs."""
 
-    def __init__(self, *, command: Sequence[str], silent_seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        silent_seconds: float,
+        say: Callable[[str], None],
+        heard: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        advice: str = _MORE,
+        by_hand: str = "python -m ebb.elastic.launch.hardware_check",
+    ) -> None:
+        """`heard` takes each line of the child, before it is judged; `advice` ends the sentence about a fault; `by_hand` shows a
+        person why a test could not run."""
         self._command, self._silent_seconds, self._say = list(command), silent_seconds, say
+        self._heard, self._advice, self._by_hand = heard, advice, by_hand
         self._child: subprocess.Popen[bytes] | None = None
         self._most = 0  # that any test has seen: one that falls off the bus is missing in the next
 
@@ -95,6 +107,11 @@ class GpuTest:
         finally:
             self.stop()
 
+    def kill(self) -> None:
+        """End a test that another thread waits for."""
+        if child := self._child:
+            child.kill()
+
     def stop(self) -> None:
         child, self._child = self._child, None
         if child is None:
@@ -110,6 +127,10 @@ class GpuTest:
         tested = True
         for line in self._lines(child):
             said |= line
+            self._heard(line)
+            if "untested" in line:
+                self._say(f"{_name(said)} could not be tested: {line['untested']}; going on without it")
+                tested = False
             if "error" in line:
                 if fault := self._fault_of(said):
                     return fault
@@ -118,13 +139,13 @@ class GpuTest:
                 return self._missing(line["done"]) or ("" if tested and line["done"] else None)
         if not tested:
             return None
-        gpu = _name(said) if "gpu" in said else "the GPUs of this machine"
+        gpu = _name(said) if "model" in said else "the GPUs of this machine"
         if child.poll() is None and "ready" in said:
-            return f"{gpu} did not answer a test for {self._silent_seconds:.0f} s{_MORE}"
+            return f"{gpu} did not answer a test for {self._silent_seconds:.0f} s{self._advice}"
         number = -(child.returncode or 0)
         if "ready" in said and number > 0 and number not in _FROM_OUTSIDE:
-            return f"{gpu}: a test of it was killed by signal {number} ({signal.Signals(number).name}){_MORE}"
-        self._say("this machine's GPUs could not be tested (`python -m ebb.elastic.launch.hardware_check` shows why); going on")
+            return f"{gpu}: a test of it was killed by signal {number} ({signal.Signals(number).name}){self._advice}"
+        self._say(f"this machine's GPUs could not be tested (`{self._by_hand}` shows why); going on")
         return None
 
     def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
@@ -149,7 +170,7 @@ class GpuTest:
         error = " ".join(str(said["error"]).split())
         kind = known_fault(error)
         if kind is Fault.HARDWARE or not (kind is Fault.MEMORY or _NOT_THE_MACHINES.search(error)):
-            return f"{_name(said)} failed a test: {error[:_LONGEST_ERROR]}{_MORE}"
+            return f"{_name(said)} failed a test: {error[:_LONGEST_ERROR]}{self._advice}"
         self._say(f"{_name(said)} could not be tested: {error[:_LONGEST_ERROR]}; going on without it")
         return ""
 
@@ -157,10 +178,12 @@ class GpuTest:
         self._most = max(self._most, count)
         if count == self._most:
             return ""
-        return f"{self._most - count} of this machine's {self._most} GPUs cannot be seen any more{_MORE}"
+        return f"{self._most - count} of this machine's {self._most} GPUs cannot be seen any more{self._advice}"
 
 
 def _name(said: Mapping[str, Any]) -> str:
+    if said.get("device") == "cpu":
+        return "the CPU of this machine"
     model = f" ({said['model']})" if said.get("model") else ""
     return f"GPU {said['gpu']}{model} of this machine" if "gpu" in said else "CUDA on this machine"
 
