@@ -100,6 +100,8 @@ class SchedulingPolicy:
 
 
 LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS = 60, 14400  # 4 hours: a machine that is held costs as one that trains
+# A GPU's memory, each precision and each link get a few seconds of the first; the last is what operators run over lunch.
+LEAST_BURN_IN_SECONDS, MOST_BURN_IN_SECONDS = 10, 3600
 
 
 @dataclass(frozen=True, kw_only=True)

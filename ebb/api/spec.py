@@ -33,8 +33,10 @@ from ebb.api.parts import (
     CLEAN_ALL,
     CLEAN_NONE,
     CLEAN_RUNNING,
+    LEAST_BURN_IN_SECONDS,
     LEAST_HOLD_SECONDS,
     MANUAL,
+    MOST_BURN_IN_SECONDS,
     MOST_HOLD_SECONDS,
     MOST_WORKERS,
     RESTART_IN_PLACE,
@@ -89,6 +91,7 @@ FIXED_RULES: tuple[Schema, ...] = (
             "data",
             "replicaSpecs.Worker.template",
             "holdOnFailureSeconds",
+            "burnInSeconds",
         ),
     ),
     # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
@@ -234,6 +237,13 @@ class JobSpec:
         "Afterwards the job stays stopped, and any change of the spec lets it try again. Failures that failurePolicy ignores are "
         "not held. For images with Ebb's trainer package.",
         count(LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS),
+        default=None,
+    )
+    burn_in_seconds: int | None = described(
+        "Before a machine begins work, its launcher tests the memory, the matrix products and the copies of its GPUs, and the "
+        "links between them, for so long. A broken machine is replaced by another one and spends no try; the job goes there no "
+        "more. Once for each machine of the job. For images with Ebb's trainer package.",
+        count(LEAST_BURN_IN_SECONDS, MOST_BURN_IN_SECONDS),
         default=None,
     )
     progress: ProgressPolicy = described(

@@ -87,6 +87,13 @@ def options(
             metavar="TIME", help="Where the program fails, stop, and hold that machine for `ebb exec`: 30m, at most 4h."
         ),
     ] = None,
+    burn_in: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Test each machine's GPUs for so long before it begins work, and replace a broken one: 60s; 10s to 1h.",
+        ),
+    ] = None,
     code: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Send this folder, less what .gitignore ignores; default: that of a program here."),
@@ -144,7 +151,7 @@ def options(
         "queue": queue,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
         "run-as": run_as, "writable-root": writable_root or None, "secret": secret or None, "registry-secret": registry_secret,
-        "progress-regex": progress_regex, "hold-on-failure": hold_on_failure,
+        "progress-regex": progress_regex, "hold-on-failure": hold_on_failure, "burn-in": burn_in,
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND

@@ -93,7 +93,7 @@ _OF_PLATFORMS = {
     "gpu": "gpu", "zone": "zone", "capacity": "spot", "image": "image", "shm": "shm", "min_gpus": "min", "max_gpus": "max",
     "priority": "priority", "registry_secret": "registry-secret", "max_cost": "max-cost", "deadline": "deadline",
     "queue": "queue", "run_as": "run-as", "writable_root": "writable-root",
-    "hold_on_failure": "hold-on-failure",
+    "hold_on_failure": "hold-on-failure", "burn_in": "burn-in",
 }  # fmt: skip
 
 

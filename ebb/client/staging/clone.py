@@ -114,6 +114,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "queue": (job["metadata"].get("labels") or {}).get(LABEL_QUEUE),
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
         "hold-on-failure": spec.get("holdOnFailureSeconds"),
+        "burn-in": spec.get("burnInSeconds"),
         "progress-regex": _values(container).get(ENV_PROGRESS_REGEX),
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),

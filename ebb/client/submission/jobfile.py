@@ -35,7 +35,8 @@ from ebb.client.times import moment, seconds
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "queue", "progress-regex",
          "registry-secret", "run-as")  # fmt: skip
 COUNTS = ("gpus", "min", "max")
-KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "hold-on-failure", "env", "env-file", "secret", "command")
+KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "hold-on-failure", "burn-in", "env", "env-file", "secret",
+        "command")  # fmt: skip
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)
 _PATHS = ("code", "env-file")
 
@@ -97,6 +98,7 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
         max_cost=_money(merged.get("max-cost")),
         deadline=_deadline(merged.get("deadline")),
         hold_on_failure=_length(merged.get("hold-on-failure"), "hold-on-failure"),
+        burn_in=_length(merged.get("burn-in"), "burn-in"),
         **{key.replace("-", "_"): text for key, text in texts.items()},
     )
 

@@ -83,6 +83,11 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "to look into it with `ebb exec`: 30m, at most 4h. It costs money meanwhile.",
         "type": ["string", "integer"],
     },
+    "burn-in": {
+        "description": "Each machine's GPUs, and the links between them, are tested for so long before it begins work, and a "
+        "broken machine is replaced by another: 60s; 10s to 1h. It costs money meanwhile.",
+        "type": ["string", "integer"],
+    },
     "env": {
         "description": "Variables for the program. No place for secrets: who may see the job sees them.",
         "type": "object",

@@ -98,6 +98,7 @@ def _limits(request: Request) -> Object:
         **({"deadline": request.deadline} if request.deadline else {}),
         **({"budget": {"maxUSD": request.max_cost}} if request.max_cost else {}),
         **({"holdOnFailureSeconds": request.hold_on_failure} if request.hold_on_failure else {}),
+        **({"burnInSeconds": request.burn_in} if request.burn_in else {}),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import PurePosixPath
 
-from ebb.api.parts import LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS
+from ebb.api.parts import LEAST_BURN_IN_SECONDS, LEAST_HOLD_SECONDS, MOST_BURN_IN_SECONDS, MOST_HOLD_SECONDS
 from ebb.client.errors import BadRequest
 from ebb.client.secrets.uses import check_uses, secret_name, words_of
 from ebb.client.submission.own_image import check_run_as
@@ -53,6 +53,7 @@ class Request:
     max_cost: float | None = None  # USD
     deadline: str | None = None  # RFC 3339
     hold_on_failure: int | None = None  # seconds for which the machine of a program that failed is held
+    burn_in: int | None = None  # seconds for which each machine is tested before it begins work
     user: str = ""  # who says to submit it
     progress_regex: str | None = None  # by which rank 0's log lines say how far the program is
     resume_from: str | None = None  # another job's folder on the output volume, whose newest checkpoint it starts from
@@ -169,6 +170,12 @@ def _check_limits(request: Request) -> None:
         raise BadRequest(
             f"hold-on-failure {held} s is not from {LEAST_HOLD_SECONDS} s to {MOST_HOLD_SECONDS // 3600} h: a machine that is "
             "held costs as one that trains. Give for example 30m."
+        )
+    tested = request.burn_in
+    if tested is not None and not LEAST_BURN_IN_SECONDS <= tested <= MOST_BURN_IN_SECONDS:
+        raise BadRequest(
+            f"burn-in {tested} s is not from {LEAST_BURN_IN_SECONDS} s to {MOST_BURN_IN_SECONDS // 3600} h: each machine is "
+            "tested for so long before it begins work, and costs as one that trains. Give for example 60s."
         )
 
 

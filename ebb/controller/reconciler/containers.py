@@ -194,12 +194,15 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     held = job.spec.hold_on_failure_seconds
     page = {names.ENV_LAUNCHER_PORT: str(names.LAUNCHER_PORT)} if held or container_gpus(container) else {}
     hold = {names.ENV_HOLD_SECONDS: str(held)} if held else {}
+    tested = job.spec.burn_in_seconds
+    burn_in = {names.ENV_BURN_IN_SECONDS: str(tested)} if tested else {}
     rules = _restart_rules(job)
     again = {names.ENV_RESTART_RULES: rules} if rules else {}
-    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold, **again}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold, **burn_in, **again}
     values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
-    for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):
+    node = [(names.ENV_NODE_NAME, "spec.nodeName")] if tested else []
+    for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid"), *node):
         ours.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
     # A program that reads it off its cgroup must know which formula the container runtime has (runc has changed it).
     request = {"resource": "requests.cpu", "divisor": "1m"}

@@ -23,6 +23,8 @@ ERROR_SECONDS = 300.0
 # Without an error, "being created" may be an image on its way: 10 GB at the 20 MB/s of a slow disk are 8.5 minutes.
 CREATING_SECONDS = 600.0
 GENERATIONS = 5  # one bad hour of spot machines can end two or three before their first step
+# Beside the tests themselves: torch and CUDA are started twice for them, 5 to 20 s each.
+BURN_IN_START_SECONDS = 60.0
 LATE_SECONDS = 30.0  # a limit that was over for longer than this passed while no controller looked
 
 Trouble = tuple[str, str]
@@ -157,7 +159,9 @@ def _act(view: JobView, draft: PlanBuilder, stall: Stall, reason: str, said: str
 def _due(view: JobView, stall: Stall) -> float | None:
     """The time at which there was no step for too long."""
     since, timeout = unix(stall.step_at), view.job.spec.progress.stall_timeout_seconds
-    return None if since is None or timeout is None else since + timeout
+    tested = view.job.spec.burn_in_seconds
+    burn_in = tested + BURN_IN_START_SECONDS if tested else 0.0  # a machine may have come at any time, and the others wait for it
+    return None if since is None or timeout is None else since + timeout + burn_in
 
 
 def _over(view: JobView, draft: PlanBuilder, limit: float) -> bool:

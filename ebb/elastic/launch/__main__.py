@@ -13,6 +13,7 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
 - With $EBB_HOLD_ON_FAILURE_SECONDS (`ebb submit --hold-on-failure`) it stays for so long after its program has failed, so that
   people can look into the machine.
 - A machine that fails a short check does not join, with 79 and a sentence; EBB_HARDWARE_CHECK=off switches the check off.
+- With $EBB_BURN_IN_SECONDS (`ebb submit --burn-in`) it tests its machine for so long before it joins (burn_in.py), once.
 - A worker that says that the GPU failed (ECC, Xid, a lost device) makes this machine test its GPUs, and leave the job with 79 if
   one fails; the others go on.
 - SIGTERM at any moment, as PID 1 too: the workers are told, save at the next step boundary and leave; the exit code is 138.

@@ -1,9 +1,10 @@
 """A longer test of a machine before it begins work: `ebb submit --burn-in 60s`, or by hand where something seems wrong.
 
     python -m ebb.elastic.launch.burn_in --seconds 20        # this machine, now; 79: it is broken
-    burn_in = BurnIn.of(os.environ, say=say)                 # the launcher's: None without $EBB_BURN_IN_SECONDS
+    burn_in = BurnIn.of(os.environ, say=say)                 # the launcher's: it does nothing without $EBB_BURN_IN_SECONDS
     fault = burn_in.run()                                    # "" or a sentence about what is broken
-    fault = burn_in.try_network("10.1.2.3")
+    fault = burn_in.try_network("10.1.2.3")                  # the same
+    burn_in.keep()                                           # its figures
 
 GPU memory: all of it that is free is written with six patterns and read back. Matrix products in each precision that the GPU has:
 every result is compared with the first one bit for bit, and products of whole numbers with what they are. Copies between host and
@@ -11,8 +12,8 @@ GPU, and between each two GPUs of the machine, are compared with what was sent. 
 they were. All GPUs work at the same time, as they will in the job; without a GPU the same is done with less on the CPU.
 
 A wrong result, an error of CUDA's, a crash and a silence are faults, and the machine leaves as after the short check
-(hardware_check.py). A GPU that is far slower than the others of its model is named and stays: how slow is too slow is the job's to
-say. Networks between machines are `ebb check network`'s: before the machines meet there is no peer to ask.
+(hardware_check.py). A GPU that is far slower than the others of its model is named and stays: how slow is too slow is for people
+to say. Networks between machines are `ebb check network`'s: before the machines meet there is no peer to ask.
 
 The figures stay in the job's output folder, in a file for each machine, which a launcher that is started again on the same
 machine finds: it is not tested twice.
@@ -35,7 +36,14 @@ from statistics import median
 from typing import Any, Final
 
 from ebb.compat import Self
-from ebb.elastic.contract import ENV_BURN_IN_SECONDS, ENV_NODE_NAME, ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_PROGRAM_FAILED
+from ebb.elastic.contract import (
+    ENV_BURN_IN_SECONDS,
+    ENV_NODE_NAME,
+    ENV_OUTPUT_DIR,
+    EXIT_FINISHED,
+    EXIT_HARDWARE,
+    EXIT_PROGRAM_FAILED,
+)
 from ebb.elastic.launch import hardware_check
 from ebb.elastic.launch.hardware_check import GpuTest
 from ebb.elastic.launch.reclaim import say as say_in_log
@@ -47,7 +55,7 @@ PROGRESS_SECONDS = 10.0  # between two lines in the log
 _LINKS_SHARE = 0.1  # of the time, where there are links to test
 _CPU_PATIENCE = 5  # cores that others use as well answer late, and no later than that a CPU is broken
 _ADVICE = "; `nvidia-smi -q` and `dmesg | grep Xid` there say more"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the kernel's: the same in all containers of a machine until it is started again
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the kernel's: the same in all containers, until the machine starts anew
 # GPUs of one model differ by a few percent in what they compute; a copy may be slower by a half where its memory is another
 # socket's, and NVLink has more lanes between some pairs than between others. Not measured here: no machine with several GPUs.
 _SLOW: Final = {"memory": 0.75, "products": 0.75, "copies": 0.4, "links": 0.4}
@@ -55,18 +63,18 @@ _SENT_BLOCK, _SENT_BLOCKS = 2**20, 256
 _NETWORK_SECONDS = 20.0
 
 
-def seconds_of(environment: Mapping[str, str]) -> float | None:
-    """The seconds that are asked for; None: no burn-in. Raises ValueError."""
+def seconds_of(environment: Mapping[str, str]) -> float:
+    """The seconds that are asked for; 0: no burn-in. Raises ValueError."""
     text = environment.get(ENV_BURN_IN_SECONDS, "")
     if not text:
-        return None
+        return 0.0
     if not text.isdigit() or not int(text):
         raise ValueError(f"{ENV_BURN_IN_SECONDS} is {text!r}; allowed: whole seconds, such as {USUAL_SECONDS}; empty: no burn-in")
     return float(text)
 
 
 class BurnIn:
-    """One for a machine. `devices`: cuda, cpu, or a list such as cuda:0,cuda:1; `folder`: where figures are kept, None: nowhere."""
+    """One for a machine. `seconds`: 0 for none; `devices`: cuda, cpu, or a list such as cpu,cpu; `folder`: for its figures."""
 
     def __init__(
         self,
@@ -76,32 +84,32 @@ class BurnIn:
         say: Callable[[str], None],
         folder: Path | None = None,
         machine: str = "",
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
         silent_seconds: float | None = None,
     ) -> None:
-        self._seconds, self._devices, self._say, self._command = seconds, devices, say, list(command)
+        self._seconds, self._devices, self._say = seconds, devices, say
+        self._command = list(COMMAND if command is None else command)
         usual = hardware_check.SILENT_SECONDS * (_CPU_PATIENCE if "cpu" in devices else 1)
         self._silent_seconds = usual if silent_seconds is None else silent_seconds
         self._file = folder / f"{machine}.json" if folder else None
-        self._running: list[GpuTest] = []
         self.figures: dict[str, Any] = {}
         self.untested = False
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Self | None:
-        """None where none is asked for, or this machine has been through. Raises ValueError."""
+    def of(cls, environment: Mapping[str, str], *, say: Callable[[str], None]) -> Self:
+        """One that does nothing where none is asked for, or this machine has been through. Raises ValueError."""
         seconds = seconds_of(environment)
-        if seconds is None:
-            return None
         output = environment.get(ENV_OUTPUT_DIR)
         folder, machine = Path(output) / FOLDER if output else None, machine_id(environment)
-        if folder and (folder / f"{machine}.json").exists():
+        if seconds and folder and (folder / f"{machine}.json").exists():
             say("this machine has been through the job's burn-in before")
-            return None
+            seconds = 0.0
         return cls(seconds, devices=find_kind(), say=say, folder=folder, machine=machine)
 
     def run(self) -> str:
         """The fault of a device as a sentence, or "". What cannot be tested is said, and is none."""
+        if not self._seconds:
+            return ""
         self._say(f"burn-in: testing this machine for about {self._seconds:g} s before it begins work")
         found: list[dict[str, str]] = []
         fault = self._child(["find", "--device", self._devices], lambda line: found.extend(line.get("devices", ()))).finish()
@@ -121,6 +129,8 @@ class BurnIn:
 
     def try_network(self, address: str) -> str:
         """Send bytes to this machine's own address, as the others will; the fault as a sentence, or ""."""
+        if not self._seconds:
+            return ""
         try:
             wrong, speed = send_to_itself(address)
         except OSError as error:
@@ -133,6 +143,8 @@ class BurnIn:
 
     def keep(self) -> None:
         """Leave the figures for people, and for a launcher that is started again here."""
+        if not self._seconds:
+            return
         self._say(f"burn-in: done: {json.dumps(self.figures)}")
         if self._file is None or self.untested:
             return
@@ -167,12 +179,16 @@ class BurnIn:
             if "memory" in device:
                 self._say(f"burn-in: {sentence(device)}")
         self.untested = None in faults
-        return "; ".join(filter(None, faults))
+        broken = [fault for fault in faults if fault]
+        for fault in broken[1:]:
+            self._say(f"burn-in: {fault}")
+        return broken[0] if broken else ""  # the last line, of which the controller passes on 300 characters
 
     def _test_links(self, found: Sequence[Mapping[str, str]], seconds: float) -> str:
         heard: list[dict[str, Any]] = [{}]
         devices = ",".join(each["device"] for each in found)
-        fault = self._finish([self._child(["links", "--device", devices, "--seconds", f"{seconds:g}"], heard[0].update)], heard)[0]
+        test = self._child(["links", "--device", devices, "--seconds", f"{seconds:g}"], heard[0].update)
+        (fault,) = self._finish([test], heard)
         self.figures["links"] = heard[0].get("figures", [])
         for direct, way in ((True, "NVLink or PCIe"), (False, "the host's memory")):
             speeds = [link["gb_per_second"] for link in self.figures["links"] if link["direct"] is direct]

@@ -142,7 +142,7 @@ def exercise_memory(device: torch.device, seconds: float, report: Report) -> dic
             wrong = torch.zeros((), dtype=torch.int64, device=device)
             with reading.running(is_timed):
                 for part, first in _parts(chunks):
-                    wrong += _differences(part, pattern, first, base, scratch, mask)
+                    wrong += _differences(part, pattern, first, base=base, scratch=scratch, mask=mask)
             finish(device)
             if count := int(wrong):
                 held = f"the pattern {pattern}" if pattern in _CONSTANTS else pattern
@@ -203,7 +203,7 @@ def _write(part: torch.Tensor, pattern: str, first: int, base: torch.Tensor) -> 
 
 
 def _differences(
-    part: torch.Tensor, pattern: str, first: int, base: torch.Tensor, scratch: torch.Tensor, mask: torch.Tensor
+    part: torch.Tensor, pattern: str, first: int, *, base: torch.Tensor, scratch: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """The number of words that are not what was written, still on the device."""
     size = part.numel()
@@ -248,12 +248,12 @@ def exercise_products(device: torch.device, seconds: float, report: Report) -> d
 
 
 def _multiply(device: torch.device, precision: Precision, seconds: float, report: Report) -> dict[str, Any]:
-    """Multiply until the time is over: each result is compared bit for bit with the first, and whole numbers with what they are."""
+    """Multiply until the time is over; compare each result bit for bit with the first, and whole numbers with what they are."""
     size = _size(device, precision)
     left, right, expected = whole_numbers(device, precision.dtype, size)
     first, found = torch.empty_like(left), torch.empty_like(left)
     mask = torch.empty(left.shape, dtype=torch.bool, device=device)
-    _check_exact(left, right, expected, first, mask, precision)
+    _check_exact(left, right, expected, found=first, mask=mask, name=precision.name)
     factors = (left, right) if device.type != "cuda" else _any_numbers(device, precision.dtype, size)
     torch.matmul(*factors, out=first)
     bits = _INTEGERS[first.element_size()]
@@ -268,7 +268,7 @@ def _multiply(device: torch.device, precision: Precision, seconds: float, report
             products += 1
         if count := int(wrong):
             raise WrongResultError(f"{precision.name} products of the same numbers differ in {count} numbers")
-        _check_exact(left, right, expected, found, mask, precision)
+        _check_exact(left, right, expected, found=found, mask=mask, name=precision.name)
         teraflops = 2 * size**3 * products / watch.seconds() / 1e12
         if time.monotonic() > deadline:
             return {"tflops": _rounded(teraflops), "size": size, "products": products}
@@ -323,14 +323,15 @@ def _check_exact(
     left: torch.Tensor,
     right: torch.Tensor,
     expected: torch.Tensor,
+    *,
     found: torch.Tensor,
     mask: torch.Tensor,
-    precision: Precision,
+    name: str,
 ) -> None:
     torch.matmul(left, right, out=found)
     shape = (len(left) // _PERIOD, _PERIOD, len(left) // _PERIOD, _PERIOD)
     if count := int(torch.ne(found.view(shape), expected.view(1, _PERIOD, 1, _PERIOD), out=mask.view(shape)).sum()):
-        raise WrongResultError(f"it computes wrongly: {count} of {found.numel()} numbers of a {precision.name} product")
+        raise WrongResultError(f"it computes wrongly: {count} of {found.numel()} numbers of a {name} product")
 
 
 def exercise_copies(device: torch.device, seconds: float, report: Report) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 
 In this order: torch's version is looked at (torch_version.py), code that came with the job is unpacked, the workers' fork server
 and a test of the GPUs start, torch is imported, the program is looked for (locate.py), the cloud's notices are listened for, the
-machine is found to be fit (hardware_check.py), the machines meet, and the agent runs the workers to the end. Errors that a user
-can mend become a sentence and exit code 1; without a torch that will do it is 78.
+machine is found to be fit (hardware_check.py, and burn_in.py for a job that asks for it), the machines meet, and the agent runs
+the workers to the end. Errors that a user can mend become a sentence and exit code 1; without a torch that will do it is 78.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch import gpu_use, last_figures, sweep_point, trackers
+from ebb.elastic.launch.burn_in import BurnIn
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
@@ -61,6 +62,7 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
 def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     try:
         checks = is_wanted(os.environ)
+        burn_in = BurnIn.of(os.environ, say=say)
         bring(os.environ, say)  # before any other process is started: they begin where the code is
         arguments = sweep_point.place(arguments, os.environ, say)
     except (ValueError, CodeError) as error:
@@ -89,7 +91,7 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     watcher = _watch(settings.notices, relay)
     if settings.module:
         warm_up()
-    if gpus and (fault := gpus.finish()):  # before torch asks a driver that may hang how many there are
+    if fault := (gpus.finish() if gpus else "") or burn_in.run():  # before torch asks a driver that may hang how many there are
         return _unfit(fault)
 
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError  # noqa: PLC0415
@@ -101,16 +103,24 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
         config = launch_config(settings)[0]
         relay.lend_memory(config.nproc_per_node)
         handler = open_handler(config, say=say)
-        if checks and isinstance(handler, Etcd3Handler):  # others find their addresses by themselves
-            if fault := find_fault(handler.address, os.environ, gpus=gpus is not None):
+        if isinstance(handler, Etcd3Handler):  # others find their addresses by themselves
+            fault = _check(handler.address, gpus=gpus is not None) if checks else ""
+            if fault := fault or burn_in.try_network(handler.address):
                 return _unfit(fault)
-            warn_of_little_space(os.environ, say)
+        burn_in.keep()
         agent = build(settings, handler, reclaim, pipes, gpus=gpus, say=say)
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
     gpu_use.watch(page, lambda: [worker.global_rank for worker in agent.get_worker_group().workers])
     return run(agent, reclaim, watcher, hold)
+
+
+def _check(address: str, *, gpus: bool) -> str:
+    fault = find_fault(address, os.environ, gpus=gpus)
+    if not fault:
+        warn_of_little_space(os.environ, say)
+    return fault
 
 
 def _unfit(fault: str) -> int:
