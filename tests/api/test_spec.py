@@ -74,6 +74,7 @@ def test_the_fields_of_the_spec_are_these() -> None:
         "group",
         "failurePolicy",
         "holdOnFailureSeconds",
+        "burnInSeconds",
         "progress",
     ]
 

@@ -12,7 +12,7 @@ from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, ses
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
 KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, queue, progress-regex, registry-secret, run-as, gpus, min, "
-KEYS += "max, writable-root, max-cost, deadline, hold-on-failure, env, env-file, secret, command"
+KEYS += "max, writable-root, max-cost, deadline, hold-on-failure, burn-in, env, env-file, secret, command"
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:
@@ -112,6 +112,17 @@ REFUSALS = {
     "held too briefly": (
         ["--hold-on-failure", "59"],
         "hold-on-failure 59 s is not from 60 s to 4 h: a machine that is held costs as one that trains. Give for example 30m.",
+    ),
+    "tested for no time": (["--burn-in", "now"], "burn-in 'now' is not a length of time: use for example 90s, 15m or 2h."),
+    "tested too long": (
+        ["--burn-in", "2h"],
+        "burn-in 7200 s is not from 10 s to 1 h: each machine is tested for so long before it begins work, and costs as one that "
+        "trains. Give for example 60s.",
+    ),
+    "tested too briefly": (
+        ["--burn-in", "9"],
+        "burn-in 9 s is not from 10 s to 1 h: each machine is tested for so long before it begins work, and costs as one that "
+        "trains. Give for example 60s.",
     ),
     "no deadline": (["--deadline", "soon"], "deadline 'soon' is not a time: use for example 12h, or 2026-12-01T18:00Z."),
     "no code": (["--code", "nowhere"], "code 'nowhere' is not a folder: name the one that holds your program, as in --code ."),

@@ -58,6 +58,11 @@ def test_a_machine_that_is_held_on_failure() -> None:
     assert "holdOnFailureSeconds" not in manifest()["spec"]
 
 
+def test_machines_that_are_tested_first() -> None:
+    assert manifest("--burn-in", "2m")["spec"]["burnInSeconds"] == 120
+    assert "burnInSeconds" not in manifest()["spec"]
+
+
 def test_both_kinds_of_machines() -> None:
     """The pod asks for neither kind: the controller does, when it knows which is to be had."""
     body = manifest("--spot-then-on-demand", kube=FakeKube(platform_map(ON_DEMAND)))

@@ -80,9 +80,9 @@ def test_a_path_of_the_users_own_does_not_hide_the_launcher(tmp_path: Path, path
 
 
 def test_what_only_a_platform_has_is_left_aside(tmp_path: Path) -> None:
-    limits: dict[str, Any] = {"max_cost": 3.0, "hold_on_failure": 60}
+    limits: dict[str, Any] = {"max_cost": 3.0, "hold_on_failure": 60, "burn_in": 60}
     run = planned(tmp_path, gpu="T4", zone="a", capacity="spot", image="i", shm="1Gi", max_gpus=2, **limits)
-    assert run.left_aside == ("gpu", "zone", "spot", "image", "shm", "max", "max-cost", "hold-on-failure")
+    assert run.left_aside == ("gpu", "zone", "spot", "image", "shm", "max", "max-cost", "hold-on-failure", "burn-in")
 
 
 def test_a_secret_is_what_this_machine_has_and_in_no_command(tmp_path: Path) -> None:

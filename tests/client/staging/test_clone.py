@@ -17,7 +17,7 @@ from tests.client.cloned import FOLDER, Volume, platform, submitted
 
 WORDS = {
     "gpus": 2, "min_gpus": 1, "max_gpus": 4, "env": {"LR": "0.1"}, "zone": "local-b", "shm": "1Gi", "max_cost": 5.0,
-    "hold_on_failure": 1800, "progress_regex": r"step (?P<step>\d+)",
+    "hold_on_failure": 1800, "burn_in": 120, "progress_regex": r"step (?P<step>\d+)",
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def test_every_field_of_a_request_is_thought_of() -> None:
     assert {field.name for field in fields(Request)} == {
         "name", "arguments", "gpus", "min_gpus", "max_gpus", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code",
         "priority", "max_cost", "deadline", "user", "progress_regex", "resume_from", "secrets", "registry_secret",
-        "hold_on_failure", "interpreter", "run_as", "writable_root", "queue",
+        "hold_on_failure", "burn_in", "interpreter", "run_as", "writable_root", "queue",
     }  # fmt: skip
 
 

@@ -60,6 +60,14 @@ def test_the_launcher_is_told_to_hold_its_machine_where_the_job_says_so() -> Non
     assert not {"EBB_HOLD_ON_FAILURE_SECONDS", "EBB_LAUNCHER_PORT"} & environment(container_of(make_job())).keys()
 
 
+def test_the_launcher_is_told_to_test_its_machine_and_which_it_is() -> None:
+    container = container_of(make_job(burnInSeconds=60))
+    assert environment(container)["EBB_BURN_IN_SECONDS"] == "60"
+    (node,) = [item for item in container["env"] if item["name"] == "EBB_NODE_NAME"]
+    assert node["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert not {"EBB_BURN_IN_SECONDS", "EBB_NODE_NAME"} & {item["name"] for item in container_of(make_job())["env"]}
+
+
 def test_the_launcher_is_told_after_which_failures_to_start_the_program_again() -> None:
     rules = [
         {"action": "HoldJob", "onReasons": ["OOMKilled"]},

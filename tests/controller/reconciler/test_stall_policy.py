@@ -14,6 +14,7 @@ from tests.looks import running
 Object = dict[str, Any]
 
 JOB = make_job(replicas=2, low=2)
+TESTED = make_job(replicas=2, low=2, progress={"stallTimeoutSeconds": 600}, burnInSeconds=120)
 TIMED = make_job(replicas=2, low=2, progress={"stallTimeoutSeconds": 600})
 
 
@@ -78,6 +79,9 @@ IDLE: dict[str, tuple[Plan, bool]] = {
         idle((0, 2, step(5)), (500, 1, step(5)), (1500, 2, step(5)), (2100, 2, step(5))),
         True,
     ),
+    "while-machines-are-tested": (idle((0, 2, None), (779, 2, None), job=TESTED), False),
+    "long-after-they-were": (idle((0, 2, None), (780, 2, None), job=TESTED), True),
+    "while-one-that-came-later-is": (idle((0, 2, step(5)), (700, 2, step(5)), job=TESTED), False),
     "metrics-never-seen": (idle((0, 2, None), (600, 2, None)), True),
     "metrics-never-seen-but-waits-for-machines": (idle((0, 1, None), (6000, 1, None)), False),
     "a-controller-that-has-not-asked-the-workers": (idle((0, 2, step(5)), (600, 2, None)), False),

@@ -95,12 +95,15 @@ def products_with_a_wrong_bit(dtype: torch.dtype, which: Callable[[int], bool]) 
     return plant
 
 
-def a_copy_with_a_wrong_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = torch.Tensor.copy_
+def copies_with_wrong_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other ones each time: the same on both ways would give back what was sent."""
+    right, count = torch.Tensor.copy_, 0
 
     def copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-        right(target, source)
-        target[3] ^= 2
+        nonlocal count
+        count += 1
+        right(target, source, non_blocking)
+        target[3] ^= count
         return target
 
     monkeypatch.setattr(torch.Tensor, "copy_", copy)
@@ -122,7 +125,7 @@ FAULTS = {
         products_with_a_wrong_bit(torch.float64, lambda count: count == 30),
         r"float64 products of the same numbers differ|it computes wrongly: 1 of 16384 numbers of a float64 product",
     ),
-    "a-copy": (a_copy_with_a_wrong_bit, r"copies to it and back: 1 of 8192 words are not what was sent"),
+    "a-copy": (copies_with_wrong_bits, r"copies to it and back: 1 of 8192 words are not what was sent"),
 }
 
 
@@ -140,7 +143,7 @@ def test_links_are_copied_over_both_ways(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [(link["from"], link["to"]) for link in found] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert all(link["gb_per_second"] > 0 and link["direct"] is False for link in found)
     assert exercise_links([CPU], 0.0, lambda _: None) == []
-    a_copy_with_a_wrong_bit(monkeypatch)
+    copies_with_wrong_bits(monkeypatch)
     with pytest.raises(WrongResultError, match="copies from GPU 0 to GPU 1: 1 of 8192 words are not what was sent"):
         exercise_links([CPU, CPU], 0.0, lambda _: None)
 
