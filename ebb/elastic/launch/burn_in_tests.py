@@ -442,7 +442,7 @@ def main(arguments: Sequence[str]) -> None:
         if asked.test == "find":
             tell(devices=[describe(device) for device in devices])
         elif asked.test == "links":
-            tell(figures=exercise_links(devices, asked.seconds, _Progress(LINKS).tell))
+            tell(figures=exercise_links(devices, asked.seconds, _ProgressLines(LINKS).tell))
         else:
             for number, device in enumerate(devices):
                 tell(**({"gpu": device.index or number} if device.type == "cuda" else {}), **describe(device))
@@ -458,7 +458,7 @@ def main(arguments: Sequence[str]) -> None:
     tell(done=len(devices))
 
 
-class _Progress:
+class _ProgressLines:
     """Words about one test, at most one a second."""
 
     def __init__(self, test: str) -> None:
@@ -471,7 +471,7 @@ class _Progress:
 
 
 def _tell_progress() -> Callable[[str, str], None]:
-    each = {name: _Progress(name) for name in SHARES}
+    each = {name: _ProgressLines(name) for name in SHARES}
     return lambda test, words: each[test].tell(words)
 
 
