@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -87,7 +88,7 @@ class Stopwatch:
         if not counts:
             yield
         elif self._device.type == "cuda":
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             stream = torch.cuda.current_stream(self._device)
             start.record(stream)
             yield
@@ -119,7 +120,7 @@ def exercise(device: torch.device, seconds: float, report: Callable[[str, str], 
     if device.type == "cuda":
         torch.cuda.set_device(device)
     for name, test in tests.items():
-        found[name] = test(device, seconds * SHARES[name], lambda words, name=name: report(name, words))
+        found[name] = test(device, seconds * SHARES[name], functools.partial(report, name))
         if device.type == "cuda":
             torch.cuda.empty_cache()
     return found
@@ -132,7 +133,7 @@ def exercise_memory(device: torch.device, seconds: float, report: Report) -> dic
     base = torch.arange(min(_PART_WORDS, words), dtype=torch.int64, device=device)
     scratch, mask = torch.empty_like(base), torch.empty(base.numel(), dtype=torch.bool, device=device)
     writing, reading, passes, timed, deadline = Stopwatch(device), Stopwatch(device), 0, 0, time.monotonic() + seconds
-    report(f"{words * _WORD_BYTES / GIB:.1f} GiB")
+    report(f"{words * _WORD_BYTES / GIB:.3g} GiB")
     while True:
         for pattern in (*_CONSTANTS, _ADDRESS, _INVERSE):
             is_timed = pattern in _CONSTANTS  # nothing but the memory itself is read and written
@@ -157,7 +158,7 @@ def exercise_memory(device: torch.device, seconds: float, report: Report) -> dic
                     "write_gb_per_second": _rounded(moved / writing.seconds()),
                     "read_gb_per_second": _rounded(moved / reading.seconds()),
                 }
-            report(f"{words * _WORD_BYTES / GIB:.1f} GiB, {passes} patterns written and read")
+            report(f"{words * _WORD_BYTES / GIB:.3g} GiB, {passes} patterns written and read")
 
 
 def take_memory(device: torch.device) -> tuple[list[torch.Tensor], int]:
@@ -188,7 +189,7 @@ def _parts(chunks: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, int]]
     """Parts of the memory, each with the number of its first word."""
     first = 0
     for chunk in chunks:
-        for part in chunk.split(_PART_WORDS):
+        for part in torch.split(chunk, _PART_WORDS):
             yield part, first
             first += part.numel()
 
