@@ -2,11 +2,10 @@
 
 import hashlib
 import io
-import os
 import subprocess
 import sys
 import tarfile
-import time
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,17 +117,87 @@ def test_an_image_folder_at_the_top_of_any_archive(web: Web, folder: Path, pack:
     assert set(files(folder)) == {*image_folder(), datasets.NOTE}
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_stood(web: Web, folder: Path) -> None:
+def parts(web: Web, size: int = 64) -> list[str]:
+    """The Range of each part."""
+    return [f"bytes={start}-{min(start + size, len(web.content)) - 1}" for start in range(0, len(web.content), size)]
+
+
+def test_a_small_file_is_one_request(web: Web, folder: Path) -> None:
+    assert datasets.main(arguments(web, folder)) == 0
+    assert web.asked == [f"bytes=0-{download.PART_BYTES - 1}"]
+
+
+def test_a_large_file_comes_in_parts_over_several_connections(web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "PART_BYTES", len(web.content) // download.CONNECTIONS)
+    left = -(-len(web.content) // download.PART_BYTES) - 1
+    web.together = threading.Barrier(left)  # broken after a minute, unless all of them are asked for at once
+    assert left >= 7
+    assert datasets.main(arguments(web, folder)) == 0
+    assert sorted(map(str, web.asked)) == sorted(parts(web, download.PART_BYTES))
+    assert not web.together.broken
+
+
+def test_a_part_that_breaks_off_goes_on_where_it_stood(web: Web, folder: Path) -> None:
     web.break_after = [1000, 500]
     assert datasets.main(arguments(web, folder)) == 0
-    assert web.asked == [None, "bytes=1000-", "bytes=1500-"]
+    last = len(web.content) - 1
+    assert web.asked == [f"bytes=0-{download.PART_BYTES - 1}", f"bytes=1000-{last}", f"bytes=1500-{last}"]
 
 
-def test_a_server_that_cannot_start_in_the_middle_is_asked_for_all_again(web: Web, folder: Path) -> None:
+def test_a_server_without_parts_is_read_in_one_stream(web: Web, folder: Path) -> None:
     web.break_after, web.ranges = [1000], False
     assert datasets.main(arguments(web, folder)) == 0
-    assert web.asked == [None, "bytes=1000-"]
+    assert len(web.asked) == 2  # one broke off, and all of it came again
     assert (folder / "wnids.txt").exists()
+
+
+def test_an_empty_file_is_no_archive(web: Web, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    web.content = b""
+    assert datasets.main(arguments(web, folder)) == 1
+    assert "is neither a zip nor a tar archive" in capsys.readouterr().err
+    assert web.asked == [f"bytes=0-{download.PART_BYTES - 1}", None]
+
+
+def test_a_server_that_refuses_further_connections_is_asked_later(
+    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(download, "PART_BYTES", 64)
+    web.most = 1
+    assert datasets.main(arguments(web, folder)) == 0
+    assert "503 Service Unavailable" in capsys.readouterr().out
+    assert (folder / "wnids.txt").exists()
+
+
+def test_a_server_that_stops_giving_parts_is_read_in_one_stream(web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = interrupted(web, folder, monkeypatch)
+    web.ranges = False
+    assert datasets.main(arguments(web, folder)) == 0
+    assert len(list(work.glob("*"))) == 0
+    assert (folder / "wnids.txt").exists()
+
+
+def test_parts_of_another_file_are_thrown_away(web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = web.content
+    given = arguments(web, folder)
+    web.content = zipped(image_folder())
+    interrupted(web, folder, monkeypatch, given)
+    web.content = wanted
+    web.asked.clear()
+    assert datasets.main(given) == 0
+    assert set(parts(web)) <= set(map(str, web.asked))
+
+
+def interrupted(web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch, given: list[str] | None = None) -> Path:
+    """The work folder of a run that had some parts when the server refused it."""
+    monkeypatch.setattr(download, "PART_BYTES", 64)
+    monkeypatch.setattr(download, "CONNECTIONS", 1)
+    work = folder.parent / f".preparing-{folder.name}"
+    web.refuse_after = 3
+    assert datasets.main(given or arguments(web, folder)) == 1
+    web.refuse_after = None
+    (whole,) = work.glob("*.whole")
+    assert whole.read_bytes().count(1) == 3
+    return work
 
 
 def test_an_overloaded_server_is_asked_again(web: Web, folder: Path) -> None:
@@ -156,18 +225,7 @@ def test_a_wrong_checksum_leaves_nothing_to_train_on(web: Web, folder: Path, cap
     assert f"the md5 of the download is {hashlib.md5(web.content).hexdigest()}" in capsys.readouterr().err
     assert not folder.exists()
     assert datasets.main(arguments(web, folder)) == 0  # and the next run starts afresh
-    assert web.asked == [None, None]
-
-
-def test_a_part_of_another_file_is_thrown_away(web: Web, folder: Path) -> None:
-    whole, web.break_after = web.content, [1000]
-    web.content = whole + b"\0" * 5000
-    work = folder.parent / ".preparing-tiny-imagenet-200"
-    work.mkdir(parents=True)
-    (work / f"archive-{hashlib.sha256(whole).hexdigest()[:16]}.part").write_bytes(b"x" * (len(whole) + 1))
-    web.content, web.break_after = whole, []
-    assert datasets.main(arguments(web, folder)) == 0
-    assert web.asked == [f"bytes={len(whole) + 1}-", None]
+    assert len(web.asked) == 2
 
 
 KILLED = {
@@ -206,19 +264,26 @@ def test_a_killed_run_leaves_nothing_half_done_and_is_taken_up(web: Web, folder:
     assert len(web.asked) == 1  # the archive was whole: not fetched again
 
 
-def test_a_run_that_was_killed_in_the_download_goes_on_with_it(web: Web, folder: Path) -> None:
-    web.break_after = [1000]
-    web.hang.set()
-    process = subprocess.Popen([sys.executable, "-m", "trainer.datasets", *arguments(web, folder)], env=os.environ)
-    deadline = time.monotonic() + 60
-    while not web.asked:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert not folder.exists()
+def test_runs_that_are_killed_in_the_download_repeat_only_the_parts_under_way(
+    web: Web, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "PART_BYTES", 64)
+    code = DIE % "from trainer import download\ndownload.PART_BYTES = 64\nos.pwrite = after(os.pwrite, 20)"
+    kept: set[str] = set()
+    for _ in range(3):
+        web.asked.clear()
+        died = subprocess.run([sys.executable, "-c", code, *arguments(web, folder)], timeout=60, check=False)
+        assert died.returncode == -9
+        assert not folder.exists()
+        assert not kept & set(map(str, web.asked))
+        (whole,) = (folder.parent / f".preparing-{folder.name}").glob("*.whole")
+        now = {part for part, here in zip(parts(web), whole.read_bytes(), strict=True) if here}
+        assert now > kept
+        kept = now
+    web.asked.clear()
     assert datasets.main(arguments(web, folder)) == 0
-    assert (folder / datasets.NOTE).exists()
+    assert sorted(map(str, web.asked)) == sorted(set(parts(web)) - kept)
+    assert (folder / "wnids.txt").exists()
 
 
 def test_two_runs_at_once_download_once(web: Web, folder: Path) -> None:
