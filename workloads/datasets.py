@@ -5,8 +5,11 @@ programs (trainer/digits.py, trainer/datasets.py) see finished work and do nothi
 no data moves. A data set that leaves the stack's file stays on the volume: removing data is for people.
 
 Archives in a bucket are copied first, by `python -m ebb.buckets` in a container of the same pod, with the identity that the
-cloud gives to copies of buckets or with credentials from secrets. The pods run on spot machines without GPUs where the stack has
-some in a zone that mounts the data, else on the manager machine: a reclaim is no failure, and the next pod goes on.
+cloud gives to copies of buckets or with credentials from secrets.
+
+The pods run on machines without GPUs beside the manager's where the stack has spot and on-demand ones in zones that mount the
+data: spot machines first, and on-demand ones when the autoscaler cannot have those. A stack without both prepares on the manager
+machine: spot machines alone may be sold out for days. A reclaim is no failure, and the next pod goes on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +24,9 @@ from workloads.cluster import (
     COPY_ACCOUNT,
     JOB_PRIORITY,
     JOBS,
+    LABEL_CAPACITY,
     NAME_LABEL,
+    ON_DEMAND,
     SPOT,
     Cluster,
     CopyIdentity,
@@ -97,10 +102,12 @@ def datasets(
 
 
 def _machines(groups: Sequence[NodeGroup], data: Volume) -> list[NodeGroup]:
-    """The groups whose machines prepare data."""
+    """The groups whose machines prepare data. Which of them gets a new machine is the autoscaler's choice: it tries spot first,
+    and a group that gives none for a while is passed over (its order is in `Autoscaler.priorities`, or the cloud's own)."""
     manager, *others = groups
-    cheap = [one for one in others if one.capacity_type == SPOT and not one.instance.gpus and one.max]
-    return [one for one in cheap if data.zone in ("", one.zone)] or [manager]
+    plain = [one for one in others if one.capacity_type in (SPOT, ON_DEMAND) and not one.instance.gpus and one.max]
+    fitting = [one for one in plain if data.zone in ("", one.zone)]
+    return fitting if {one.capacity_type for one in fitting} == {SPOT, ON_DEMAND} else [manager]
 
 
 def _is_in_bucket(dataset: Archive) -> bool:
@@ -196,8 +203,13 @@ def _placed(spec: PodSpecArgsDict, groups: Sequence[NodeGroup]) -> PodSpecArgsDi
         {"match_expressions": [{"key": key, "operator": "In", "values": [value]} for key, value in one.node_selector.items()]}
         for one in groups
     ]
-    required: Any = {"required_during_scheduling_ignored_during_execution": {"node_selector_terms": terms}}
-    return {**spec, "node_selector": {}, "affinity": {"node_affinity": required}, "tolerations": _tolerations(groups)}
+    affinity: Any = {
+        "required_during_scheduling_ignored_during_execution": {"node_selector_terms": terms},
+        "preferred_during_scheduling_ignored_during_execution": [  # among machines that are there already
+            {"weight": 100, "preference": {"match_expressions": [{"key": LABEL_CAPACITY, "operator": "In", "values": [SPOT]}]}}
+        ],
+    }
+    return {**spec, "node_selector": {}, "affinity": {"node_affinity": affinity}, "tolerations": _tolerations(groups)}
 
 
 def _tolerations(groups: Iterable[NodeGroup]) -> list[Any]:

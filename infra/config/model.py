@@ -99,8 +99,8 @@ class Trainer(Section):
 
 
 class Dataset(Section):
-    """A data set that a re-runnable Job fetches, checks and unpacks onto the data volume. The Job runs on spot machines without
-    GPUs where nodeGroups has some, else on the manager machine."""
+    """A data set that a re-runnable Job fetches, checks and unpacks onto the data volume. The Job runs on machines without GPUs
+    where nodeGroups has spot and on-demand ones, spot first, else on the manager machine."""
 
     name: Name = Field(description="Its folder in the data volume: /mnt/data/<name>.", examples=["tiny-imagenet-200"])
     url: Annotated[

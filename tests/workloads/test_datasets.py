@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.cloud import records
+from devcluster.cloud.records import NodeGroupObject, Taint
+from devcluster.cloud.scaling import World, decide
 from ebb.api.contract import EXIT_COPY_REFUSED
 from ebb.client.secrets.uses import KEY, object_name, usual_variable
 from tests.infra.declared import Declared
@@ -17,6 +20,8 @@ KEYS = ["aws-access-key-id", "aws-secret-access-key"]
 IMAGENET = {"name": "ilsvrc", "kind": "imagenet", "url": "s3://our-data/ilsvrc", "secrets": KEYS}
 ZIP = {"name": "birds", "url": "gs://our-data/birds.zip", "sha256": "ab" * 32, "environment": {"GOOGLE_SKIP_SIGNATURE": "true"}}
 CPU = {"instanceTypes": ["plain"], "capacity": "spot", "max": 2, "name": "cpu"}
+DEAR = {"instanceTypes": ["plain"], "capacity": "on-demand", "zones": ["north-b"], "max": 1, "name": "dear"}
+NOW = 1000.0
 
 
 def prepared(*listed: Object, groups: tuple[Object, ...] = ()) -> Declared:
@@ -83,26 +88,62 @@ def test_what_a_person_has_to_do_ends_the_job_and_a_reclaim_does_not_count(world
     assert spec(prepared(*SETTINGS["datasets"]), "birds")["podFailurePolicy"]["rules"] == [reclaimed]
 
 
-def test_without_cheap_machines_the_managers_prepares(world: Declared) -> None:
-    assert pod(world, "ilsvrc")["nodeSelector"] == {"ebb.dev/node-group": "manager"}
-    assert "affinity" not in pod(world, "ilsvrc")
-    for group in ({**CPU, "capacity": "on-demand"}, {**CPU, "max": 0}):
-        assert "affinity" not in pod(prepared(ZIP, groups=(group,)), "birds"), group
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param((), id="none"),
+        pytest.param((CPU,), id="spot alone may be sold out"),
+        pytest.param((DEAR,), id="on-demand alone"),
+        pytest.param(({**CPU, "max": 0}, DEAR), id="no spot machine allowed"),
+        pytest.param((CPU, {**DEAR, "max": 0}), id="no on-demand machine allowed"),
+    ],
+)
+def test_without_spot_and_on_demand_machines_the_managers_prepares(groups: tuple[Object, ...]) -> None:
+    found = pod(prepared(ZIP, groups=groups), "birds")
+    assert found["nodeSelector"] == {"ebb.dev/node-group": "manager"}
+    assert "affinity" not in found
 
 
-def test_spot_machines_without_gpus_prepare_where_the_stack_has_some() -> None:
-    found = prepared(ZIP, groups=(CPU,))
-    terms = [
-        {"matchExpressions": [{"key": "ebb.dev/node-group", "operator": "In", "values": [f"cpu-{zone}"]}]}
-        for zone in ("north-a", "north-b")
-    ]
-    affinity = pod(found, "birds")["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert affinity == {"nodeSelectorTerms": terms}, "in any of the zones"
-    assert pod(found, "birds")["nodeSelector"] == {}
+@pytest.fixture(scope="module")
+def both() -> Declared:
+    return prepared(ZIP, groups=(CPU, DEAR))
+
+
+def test_machines_without_gpus_prepare_where_the_stack_has_spot_and_on_demand_ones(both: Declared) -> None:
+    names = ["cpu-north-a", "cpu-north-b", "dear-north-b"]
+    terms = [{"matchExpressions": [{"key": "ebb.dev/node-group", "operator": "In", "values": [name]}]} for name in names]
+    affinity = pod(both, "birds")["affinity"]["nodeAffinity"]
+    assert affinity["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": terms}, "in any of the zones"
+    (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    spot = {"key": "ebb.dev/capacity-type", "operator": "In", "values": ["spot"]}
+    assert preferred == {"weight": 100, "preference": {"matchExpressions": [spot]}}
+    assert pod(both, "birds")["nodeSelector"] == {}
     tolerated = [{"key": "ebb.dev/capacity-type", "value": "spot", "effect": "NoSchedule", "operator": "Equal"}]
-    assert pod(found, "birds")["tolerations"] == tolerated
-    needs = {key.split("::")[1] for key in found.before(found.one("Job", "dataset-birds"))}
-    assert {"machines-cpu-north-a", "machines-cpu-north-b"} <= needs
+    assert pod(both, "birds")["tolerations"] == tolerated
+    needs = {key.split("::")[1] for key in both.before(both.one("Job", "dataset-birds"))}
+    assert {f"machines-{name}" for name in names} <= needs
+
+
+def group(name: str, zone: str, usd_per_hour: float, **changes: Any) -> NodeGroupObject:
+    labels = {"ebb.dev/node-group": name}
+    return NodeGroupObject(name=name, zone=zone, usd_per_hour=usd_per_hour, labels=labels, **changes)
+
+
+def test_a_stockout_of_spot_sends_the_job_to_an_on_demand_machine(both: Declared) -> None:
+    """By the devcluster's autoscaler, which chooses as cluster-autoscaler does: the cheapest group that gives machines."""
+    unschedulable = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    waiting = records.pod({"metadata": {"name": "birds"}, "spec": pod(both, "birds"), "status": unschedulable})
+    taints = (Taint("ebb.dev/capacity-type", "spot", "NoSchedule"),)
+    spot = [group(f"cpu-{zone}", zone, 0.04, capacity_type="spot", taints=taints) for zone in ("north-a", "north-b")]
+    # The manager's group could have another machine, and a cheaper one.
+    groups = (*spot, group("dear-north-b", "north-b", 0.1), group("manager", "north-a", 0.01))
+
+    def booted(**stockout: Any) -> tuple[tuple[str, int], ...]:
+        return decide(World(groups=groups, pods=(waiting,), now=NOW, **stockout)).boot
+
+    assert booted() == (("cpu-north-a", 1),)
+    assert booted(exhausted=frozenset({"north-a"})) == (("cpu-north-b", 1),)
+    assert booted(backoff={one.name: NOW + 60 for one in spot}) == (("dear-north-b", 1),)
 
 
 def test_a_volume_of_one_zone_is_filled_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +154,6 @@ def test_a_volume_of_one_zone_is_filled_from_there(monkeypatch: pytest.MonkeyPat
         return replace(made, jobs=tuple(replace(one, zone="north-b") if one.name == "data" else one for one in made.jobs))
 
     monkeypatch.setattr(Elsewhere, "storage", zoned)
-    assert "cpu-north-a" not in str(pod(prepared(ZIP, groups=(CPU,)), "birds")["affinity"])
+    assert "cpu-north-a" not in str(pod(prepared(ZIP, groups=(CPU, DEAR)), "birds")["affinity"])
     only_a = {**CPU, "zones": ["north-a"]}
-    assert pod(prepared(ZIP, groups=(only_a,)), "birds")["nodeSelector"] == {"ebb.dev/node-group": "manager"}
+    assert pod(prepared(ZIP, groups=(only_a, DEAR)), "birds")["nodeSelector"] == {"ebb.dev/node-group": "manager"}
