@@ -36,6 +36,8 @@ class VisionConfig(RunConfig, SpeedOptions):
     image_size: int = option(224, "side of the square images, in pixels", low=8)
     augment: str = option("imagenet", "imagenet: random area and flip; shift: random crop of the padded image; or none",
                           choices=AUGMENTATIONS)  # fmt: skip
+    cache_gib: float = option(0.0, "keep images of shards on the machine's own disk, in TMPDIR, and read each from the volume "
+                                   "once; 0: none", low=0.0)  # fmt: skip
     # --- batch (batch.py)
     batch_size: int = option(0, "samples of a process in one pass: what its memory must hold. Times the processes wanted, it "
                              "makes the global batch at the first start. 0: 32", low=0, short="-b")  # fmt: skip

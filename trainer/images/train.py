@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from ebb import elastic
 from ebb.elastic import Notice, run_program, run_rank
-from ebb.elastic.data import Images, Sample, normalise, open_source
+from ebb.elastic.data import Images, NodeCache, Sample, normalise, open_source
 from ebb.elastic.report import Curves, EventFile, Labelled, append, save_images, spread
 from ebb.elastic.speed import CompileCache, Speed, choose
 from trainer.images import config as defaults
@@ -151,7 +151,8 @@ class Data:
 
 
 def _open(config: VisionConfig, run: elastic.Run, part: str) -> Images:
-    source = open_source(config.data / part, config.output, say=print if run.rank == 0 else None)
+    cache = NodeCache.of(config.cache_gib) if config.cache_gib else None
+    source = open_source(config.data / part, config.output, say=print if run.rank == 0 else None, cache=cache)
     augment = config.augment if part == "train" else "none"
     return Images(source, image_size=config.image_size, augment=augment, seed=config.seed)
 

@@ -1,12 +1,13 @@
 """The data path: the samples of each step, the sources of images, and batches on the device in time.
 
-Read in this order: order.py, sections.py, index.py, images.py, shards.py, batching.py, tuning.py; streams/ has data in shards of
-others' formats. Programs read through run.loader.
+Read in this order: order.py, sections.py, index.py, images.py, shards.py, node_cache.py, batching.py, tuning.py; streams/ has
+data in shards of others' formats. Programs read through run.loader.
 """
 
 from ebb.elastic.data.augment import normalise
 from ebb.elastic.data.batching import Batch, batches
 from ebb.elastic.data.images import Files, Images, open_images, open_source
+from ebb.elastic.data.node_cache import NodeCache
 from ebb.elastic.data.order import Piece, Sample
 from ebb.elastic.data.sealed import DataError
 from ebb.elastic.data.seeding import Seeded
@@ -17,6 +18,7 @@ __all__ = [
     "DataError",
     "Files",
     "Images",
+    "NodeCache",
     "Piece",
     "Sample",
     "Seeded",

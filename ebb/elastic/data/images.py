@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 from ebb.elastic.data.augment import augmented
 from ebb.elastic.data.index import ImageIndex
 from ebb.elastic.data.listing import Say, load_or_scan
+from ebb.elastic.data.node_cache import NodeCache
 from ebb.elastic.data.order import Sample, mix
 from ebb.elastic.data.sealed import DataError
 from ebb.elastic.data.shards import Shards
@@ -84,13 +85,14 @@ class Images(Dataset[tuple[torch.Tensor, int, int]]):
         return augmented(image, self._side, self._augment, generator), label, sample.number
 
 
-def open_source(root: Path, output: Path, *, say: Say | None = None) -> Source:
+def open_source(root: Path, output: Path, *, say: Say | None = None, cache: NodeCache | None = None) -> Source:
     """Shards where `root` holds them, else the files of an image folder. One process of a job calls it first, with `say`.
+    `cache`: for images of shards, on the machine's own disk.
 
     Raises DataError when there is nothing to train on.
     """
     if Shards.are_in(root):
-        return Shards(root)
+        return Shards(root, cache)
     return Files(load_or_scan(root, output, say=say))
 
 

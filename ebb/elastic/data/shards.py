@@ -9,6 +9,8 @@ shorter side `size` pixels at most: what is cropped from it at random is cropped
 `shards.json` is written last and says that all are there.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import mmap
@@ -21,6 +23,7 @@ from typing import IO, Any, NamedTuple
 import torch
 
 from ebb.elastic.data.index import first_of_each, label_of
+from ebb.elastic.data.node_cache import CachedShard, NodeCache
 from ebb.elastic.data.sealed import DataError, seal, unseal
 
 MANIFEST = "shards.json"
@@ -130,23 +133,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 class Shards:
-    """A Source of decoded images. Loader processes, forked or not, may share one."""
+    """A Source of decoded images. Loader processes, forked or not, may share one. `cache`: for volumes that are slower than the
+    machine's own disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: NodeCache | None = None) -> None:
         facts = read_manifest(folder)
-        self.folder = folder
+        self.folder, self.cache = folder, cache
         self.classes: list[str] = [name for name, _ in facts["classes"]]
         self.layout = Layout(facts["fingerprint"], facts["size"], facts["samples"])
         self.fingerprint = self.layout.fingerprint
         self._first = first_of_each(count for _, count in facts["classes"])
-        self._open: dict[int, tuple[mmap.mmap, int]] = {}  # content, start of its table
+        self._open: dict[int, tuple[mmap.mmap, int, CachedShard | None]] = {}  # content, start of its table, copy
 
     @staticmethod
     def are_in(folder: Path) -> bool:
         return (folder / MANIFEST).exists()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shards, (self.folder,)
+        return Shards, (self.folder, self.cache)
 
     def __len__(self) -> int:
         return self.layout.samples
@@ -155,18 +159,28 @@ class Shards:
         """Raises DataError when its shard is not what it should be."""
         label = label_of(number, self._first)
         shard, place = divmod(number, self.layout.per_shard)
-        content, table = self._open.get(shard) or self._opened(shard)
+        content, table, copy = self._open.get(shard) or self._opened(shard)
         start, height, width = _ENTRY.unpack_from(content, table + _ENTRY.size * place)
-        _read_ahead(content, start, 3 * height * width)
-        pixels = torch.frombuffer(content, dtype=torch.uint8, count=3 * height * width, offset=start)
+        length = 3 * height * width
+        found = copy.get(place, start, length) if copy else None
+        if found is None:
+            _read_ahead(content, start, length)
+            if copy:
+                found = copy.put(place, start, content[start : start + length])
+        pixels = (
+            torch.frombuffer(content, dtype=torch.uint8, count=length, offset=start)
+            if found is None
+            else torch.frombuffer(found, dtype=torch.uint8)
+        )
         return pixels.view(height, width, 3).permute(2, 0, 1), label
 
-    def _opened(self, shard: int) -> tuple[mmap.mmap, int]:
+    def _opened(self, shard: int) -> tuple[mmap.mmap, int, CachedShard | None]:
         path = self.folder / shard_name(shard)
         shard_facts(path, self.layout, shard)
         # a private mapping: torch wants memory that may be written to
         facts, content = unseal(path, kind=_KIND, schema=_SCHEMA, access=mmap.ACCESS_COPY)
-        self._open[shard] = content, facts["table"]
+        copy = self.cache.open(facts["sha256"], facts["table"], facts["samples"]) if self.cache else None
+        self._open[shard] = content, facts["table"], copy
         return self._open[shard]
 
 
