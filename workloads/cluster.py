@@ -262,6 +262,7 @@ class Volume:
     )  # of the claim: what the cloud wants to know or tell
     zone: str = ""  # the only zone whose machines shall mount it; "": all may
     sidecar: Sidecar | None = None  # None: the machine mounts it
+    preload: tuple[str, ...] = ()  # folders whose files it would fetch from a bucket only when they are first read
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform`."""

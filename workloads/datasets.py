@@ -10,6 +10,9 @@ cloud gives to copies of buckets or with credentials from secrets.
 The pods run on machines without GPUs beside the manager's where the stack has spot and on-demand ones in zones that mount the
 data: spot machines first, and on-demand ones when the autoscaler cannot have those. A stack without both prepares on the manager
 machine: spot machines alone may be sold out for days. A reclaim is no failure, and the next pod goes on.
+
+A volume that shows a bucket's objects and fetches them when they are first read has its folders loaded by Jobs of the same kind:
+machines with GPUs would wait for the bucket in the first epoch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +44,7 @@ from workloads.pods import claimed, container_security, mount, pod
 
 DATA = "data"  # the volume's name
 IMAGENET = "imagenet"
-COPY = "copy"  # the container that copies a bucket
+COPY, LOAD = "copy", "load"  # the containers that copy a bucket, and that load a folder
 SECRET_PREFIX, SECRET_KEY = "ebb-secret-", "value"  # of what `ebb secret set` makes (ebb/client/secrets/uses.py)
 # ImageNet's 150 GB at 50 MB/s take an hour, and its 1.3 million files two more on a network file system.
 LONGEST = pulumi.CustomTimeouts(create="12h", update="12h")
@@ -82,9 +85,9 @@ def datasets(
     digits: bool,
     listed: Sequence[Archive],
 ) -> Resources:
-    """One Job for each data set: the archives that the stack's file lists, and scikit-learn's digits, which need no download. All
-    jobs of the stack depend on all of them. `machines`: the manager's group, then those for jobs. `needs`: claims with their
-    folders, and what copies of buckets need."""
+    """One Job for each data set: the archives that the stack's file lists, and scikit-learn's digits, which need no download. And
+    one for each folder that is to be loaded. All jobs of the stack depend on all of them. `machines`: the manager's group, then
+    those for jobs. `needs`: claims with their folders, and what copies of buckets need."""
     data = next(volume for volume in storage.jobs if volume.name == DATA)
     volumes = mounted_by_machines(storage.jobs)
     declare = _Preparation(cluster, images, _machines(machines, data), needs)
@@ -97,7 +100,12 @@ def datasets(
         copied = _copy(one, data, images, storage.copies) if _is_in_bucket(one) else None
         account = COPY_ACCOUNT if copied and storage.copies else ""
         arguments = ["trainer.datasets", *_arguments(one, data)]
-        made.append(declare.job(f"dataset-{one.name}", arguments, [data, *carriers], copied, account))
+        made.append(declare.job(f"dataset-{one.name}", arguments, [data, *carriers], copied, account=account))
+    for volume in storage.jobs:
+        load = _Preparation(cluster, images, _machines(machines, volume), needs)
+        for number, folder in enumerate(volume.preload, 1):
+            arguments = ["ebb.buckets.preload", f"{volume.mount_path}/{folder}"]
+            made.append(load.job(f"load-{volume.name}-{number}", arguments, [volume], program=LOAD))
     return made
 
 
@@ -157,12 +165,14 @@ class _Preparation:
         module: Sequence[str],
         volumes: Sequence[Volume],
         copied: ContainerArgsDict | None = None,
+        *,
         account: str = "",
+        program: str = "prepare",
     ) -> pulumi.Resource:
-        """Declare one. `copied`: a container that runs before."""
+        """Declare one. `copied`: a container that runs before; `program`: the container that runs the module."""
         container: ContainerArgsDict = {
-            "name": "prepare",
-            "image": self._images.trainer,
+            "name": program,
+            "image": self._images.controller if program == LOAD else self._images.trainer,
             "image_pull_policy": "IfNotPresent",
             "command": ["tini", "--", "python3", "-m", *module],
             "env": [{"name": "TMPDIR", "value": "/tmp"}],  # noqa: S108 - an emptyDir of this pod
@@ -179,8 +189,9 @@ class _Preparation:
             if account:
                 spec["service_account_name"] = account
             labels[LABEL_COPY] = name  # the way to the credentials of the identity is open to pods with it
-            refused = {"container_name": COPY, "operator": "In", "values": [EXIT_COPY_REFUSED]}
-            rules = [{"action": "FailJob", "on_exit_codes": refused}, *rules]
+        if copied or program == LOAD:
+            refusing = {"container_name": COPY if copied else LOAD, "operator": "In", "values": [EXIT_COPY_REFUSED]}
+            rules = [{"action": "FailJob", "on_exit_codes": refusing}, *rules]
         options = self._cluster.options(depends_on=self._needs)
         return batch.v1.Job(
             name,

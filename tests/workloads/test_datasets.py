@@ -157,3 +157,31 @@ def test_a_volume_of_one_zone_is_filled_from_there(monkeypatch: pytest.MonkeyPat
     assert "cpu-north-a" not in str(pod(prepared(ZIP, groups=(CPU, DEAR)), "birds")["affinity"])
     only_a = {**CPU, "zones": ["north-a"]}
     assert pod(prepared(ZIP, groups=(only_a, DEAR)), "birds")["nodeSelector"] == {"ebb.dev/node-group": "manager"}
+
+
+def test_folders_that_come_from_a_bucket_are_loaded_before_the_stacks_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Elsewhere.storage
+
+    def linked(self: Elsewhere, cluster: Cluster, add_ons: Any) -> Any:
+        made = usual(self, cluster, add_ons)
+        folders = ("ILSVRC/train", "ILSVRC/val")
+        return replace(
+            made, jobs=tuple(replace(one, zone="north-b", preload=folders) if one.name == "data" else one for one in made.jobs)
+        )
+
+    monkeypatch.setattr(Elsewhere, "storage", linked)
+    found = stack(digits=False, datasets=[], nodeGroups=[*SETTINGS["nodeGroups"], CPU, DEAR])
+    first, second = (found.one("Job", f"load-data-{number}").inputs["spec"] for number in (1, 2))
+    (container,) = first["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["ebb.buckets.preload", "/mnt/data/ILSVRC/train"]
+    assert second["template"]["spec"]["containers"][0]["command"][-1] == "/mnt/data/ILSVRC/val"
+    assert container["image"] == "example.org/controller@sha256:3"
+    assert violations(first["template"]["spec"]) == []
+    refused = {"containerName": "load", "operator": "In", "values": [EXIT_COPY_REFUSED]}
+    assert first["podFailurePolicy"]["rules"][0] == {"action": "FailJob", "onExitCodes": refused}
+    assert "cpu-north-b" in str(first["template"]["spec"]["affinity"]), "on machines of its zone"
+    assert "cpu-north-a" not in str(first["template"]["spec"]["affinity"])
+    for job in found.all("ElasticJob"):
+        needs = {key.split("::")[1] for key in found.before(job)}
+        assert {"load-data-1", "load-data-2"} <= needs
+    assert found.all("ElasticJob")

@@ -397,6 +397,9 @@ def _fsx(fsx: Fsx, settings: Settings) -> Iterator[Problem]:
     if fsx.deployment == "SCRATCH_2" and "throughput" in fsx.model_fields_set:
         text = f"found {fsx.throughput}, but SCRATCH_2 has 200 MB/s per TiB and no choice: remove it, or take PERSISTENT_2"
         yield Problem("aws.storage.fsx.throughput", text, ("aws.storage.fsx.deployment",))
+    if fsx.bucket is None and fsx.preload:
+        text = "there is no bucket to load from: name it with aws.storage.fsx.bucket, or remove preload"
+        yield Problem("aws.storage.fsx.preload", text, ("aws.storage.fsx.bucket",))
     if fsx.bucket is None and settings.storage.data != "delete":
         yield Problem(
             "aws.storage.fsx.bucket",

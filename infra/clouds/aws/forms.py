@@ -22,6 +22,10 @@ Client = Annotated[
 Bucket = Annotated[
     str, Form(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*)?", "s3://<bucket> or s3://<bucket>/<folder>")
 ]
+VolumeFolder = Annotated[
+    str,
+    Form(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*", "a folder without / at its ends, such as ILSVRC/Data"),
+]
 MountedBucket = Annotated[
     str,
     Form(

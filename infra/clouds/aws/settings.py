@@ -129,6 +129,13 @@ class Fsx(Section):
         default=None,
         description="The S3 bucket, which exists, that it is filled from and exports to. Without it `data: delete` is needed.",
     )
+    preload: tuple[forms.VolumeFolder, ...] = Field(
+        default=(),
+        strict=False,
+        description="Folders of /mnt/fsx (of /mnt/data without EFS) that a Job has FSx fetch from the bucket before the stack's "
+        "jobs start, so that GPUs do not wait for S3 in the first epoch.",
+        examples=[["ILSVRC/Data/CLS-LOC"]],
+    )
 
 
 class Bucket(Section):

@@ -55,7 +55,8 @@ def declare(zones: tuple[str, ...] = ZONES, teams: tuple[str, ...] = (), **secti
             add_ons=[driver],
         )
         volumes = {one.name: {"facts": one.facts(), "binds": one.volume_name, "asks": one.size_gib, "class": one.storage_class,
-                              "annotations": dict(one.annotations)} for one in (*made.jobs, made.root, made.etcd)}  # fmt: skip
+                              "annotations": dict(one.annotations), "preload": list(one.preload)}
+                   for one in (*made.jobs, made.root, made.etcd)}  # fmt: skip
         copies = {team: dict(one.buckets) for team, one in {"": made.copies, **made.team_copies}.items() if one}
         return {"jobs": [one.name for one in made.jobs], "volumes": volumes, "commands": dict(made.commands), "copies": copies}
 
@@ -225,6 +226,14 @@ def test_a_team_has_folders_of_its_own() -> None:
     assert (reference["namespace"], reference["name"]) == ("ebb-team-vision", "ebb-data")
     on_lustre = mounts(declare(teams=("vision",), **FSX))["ebb-dev-team-vision-data"]
     assert on_lustre == (f"LustreFileSystem-{NAME}-fsx/teams/vision/data", "abcdefgh/teams/vision/data")
+
+
+@pytest.mark.parametrize(("section", "linked"), [pytest.param(FSX, "data", id="fsx"), pytest.param(BOTH, "fsx", id="both")])
+def test_the_folders_to_load_are_those_of_the_volume_that_shows_the_bucket(section: dict[str, Any], linked: str) -> None:
+    seen = declare(**{**section, "fsx": {**section["fsx"], "preload": ["ILSVRC/train"]}})
+    found = {name: one["preload"] for name, one in seen.returned["volumes"].items() if one["preload"]}
+    assert found == {linked: ["ILSVRC/train"]}
+    assert not any(one["preload"] for one in declare(**section).returned["volumes"].values())
 
 
 def test_on_fsx_alone_they_are_folders_of_the_root() -> None:

@@ -81,6 +81,9 @@ def declare(
         whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
         size = wanted.fsx.size_gib
         jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
+    if wanted.fsx:
+        linked = "fsx" if shared else "data"
+        jobs = [replace(one, preload=wanted.fsx.preload) if one.name == linked else one for one in jobs]
     jobs += [_bucket(volumes, one) for one in mounted(wanted.buckets)]
     copies = _copies(part, name, settings, control)
     return Storage(
