@@ -89,10 +89,15 @@ def open_source(root: Path, output: Path, *, say: Say | None = None, cache: Node
     """Shards where `root` holds them, else the files of an image folder. One process of a job calls it first, with `say`.
     `cache`: for images of shards, on the machine's own disk.
 
-    Raises DataError when there is nothing to train on.
+    Raises DataError when there is nothing to train on, or nothing for the cache.
     """
     if Shards.are_in(root):
         return Shards(root, cache)
+    if cache:
+        raise DataError(
+            f"there is a cache for images of shards, and {root} holds none: make them with `python -m ebb.elastic.data convert`, "
+            "or leave the cache out"
+        )
     return Files(load_or_scan(root, output, say=say))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ebb.elastic.data.images import open_source
 from ebb.elastic.data.node_cache import NodeCache
 from ebb.elastic.data.sealed import DataError
 from ebb.elastic.data.shards import Layout, Shards, shard_name, write_manifest, write_shard
@@ -161,6 +162,13 @@ def test_a_loader_process_of_another_kind_gets_it_too(volume: Path, cache: NodeC
     everything(sent)
     spoil(volume)
     assert everything(Shards(volume, cache)) != bytes(SAMPLES * IMAGE)
+
+
+def test_a_folder_without_shards_has_nothing_for_it(tmp_path: Path, volume: Path, cache: NodeCache) -> None:
+    assert isinstance(open_source(volume, tmp_path, cache=cache), Shards)
+    (tmp_path / "photos" / "class").mkdir(parents=True)
+    with pytest.raises(DataError, match="photos holds none: make them with"):
+        open_source(tmp_path / "photos", tmp_path, cache=cache)
 
 
 @pytest.mark.parametrize(
