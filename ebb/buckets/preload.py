@@ -33,7 +33,7 @@ _SHOWN = 5
 
 @dataclass(kw_only=True)
 class Loaded:
-    """What is there. `failed`: a sentence for each file that could not be read."""
+    """Files that are there, and their bytes. `failed`: a sentence for each file that could not be read."""
 
     files: int = 0
     size: int = 0

@@ -130,7 +130,7 @@ def _die_in_the_middle(volume: Path, cache: NodeCache) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return write(*given)  # type: ignore[arg-type]
 
-    os.pwrite = dying  # type: ignore[assignment]
+    os.pwrite = dying
     everything(Shards(volume, cache))
 
 
