@@ -7,20 +7,18 @@ figure = measure(ranks, "all-reduce", 2**20, buffers)            # the same on a
 from __future__ import annotations
 
 import datetime
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from ebb.compat import Self
+from ebb.elastic.memory import free_memory
 from ebb.elastic.netcheck.bandwidth import ALL_GATHER, ALL_REDUCE, times_of
 
 _LONGEST = datetime.timedelta(seconds=90)  # of an operation: a lost peer is one that says nothing for so long
-_CGROUP, _MEMORY = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 _ITEM = 4  # bytes of a float32
 
 
@@ -132,19 +130,4 @@ def free_bytes(device: torch.device, *, ranks_here: int) -> int:
     """Memory that this rank may use: its GPU's, or its share of what the machine or the container has left."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min(_machine_free(), _container_free()) // max(1, ranks_here)
-
-
-def _machine_free() -> int:
-    for line in _MEMORY.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _container_free(cgroup: Path = _CGROUP) -> int:
-    """Of a container with a limit; as much as can be where there is none."""
-    try:
-        return int((cgroup / "memory.max").read_text()) - int((cgroup / "memory.current").read_text())
-    except (OSError, ValueError):  # another version of cgroups, or "max"
-        return 2**62
+    return free_memory() // max(1, ranks_here)

@@ -44,6 +44,7 @@ from ebb.compat import Self, zip
 from ebb.elastic.checkpoint import Fence
 from ebb.elastic.checkpoint.snapshot import addresses, memory_of, tensors_in
 from ebb.elastic.checkpoint.values import decode
+from ebb.elastic.memory import free_memory
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.members import Members
@@ -392,18 +393,6 @@ def owner_of(start: Start, identity: dict[str, Any], pod: Pod | None = None) -> 
     """In a few letters: the job's folder, and what must be the same to go on from its states; of which part they are."""
     facts = [start.folder, identity, *([] if pod is None else [pod.rank, pod.size])]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def free_memory(cgroup: Path = Path("/sys/fs/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Bytes that this process may still take: of the machine's, and of its cgroup's limit (version 2), which is the pod's."""
-    lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
-    free = int(lines["MemAvailable"].split()[0]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no limit: the file is not there, or says max
-        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
-        held = int((cgroup / "memory.current").read_text(encoding="ascii"))
-        facts = dict(line.split() for line in (cgroup / "memory.stat").read_text(encoding="ascii").splitlines())
-        free = min(free, limit - held + int(facts["inactive_file"]) + int(facts["active_file"]))  # files are let go when need be
-    return max(0, free)
 
 
 def _copy_all(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:

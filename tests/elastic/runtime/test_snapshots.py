@@ -18,7 +18,7 @@ import torch
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime import snapshots as module
 from ebb.elastic.runtime.process_group import Agreement, Group
-from ebb.elastic.runtime.snapshots import MemoryFile, SnapshotOrder, Snapshots, choose, find_newest, free_memory
+from ebb.elastic.runtime.snapshots import MemoryFile, SnapshotOrder, Snapshots, choose, find_newest
 from testing import exactness as ledger
 from tests.elastic.machines import until
 from tests.elastic.runtime import programs
@@ -440,19 +440,6 @@ def test_on_a_gpu_the_step_waits_for_no_copy_but_that_of_what_it_changes(relay: 
     before = list(cuda.calls)
     optimizer.step()
     assert cuda.calls == before, "nothing is waited for twice"
-
-
-@pytest.mark.parametrize(
-    ("limit", "wanted"),
-    [("max", 8000 * 1024), ("5000000", 5000000 - 3000000 + 700000), ("1000", 0), (None, 8000 * 1024)],
-)
-def test_free_memory_is_the_machines_and_the_pods(tmp_path: Path, limit: str | None, wanted: int) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 8000 kB\nHugePages_Total: 0\n")
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(limit)
-        (tmp_path / "memory.current").write_text("3000000\n")
-        (tmp_path / "memory.stat").write_text("anon 1\nshmem 5\ninactive_file 500000\nactive_file 200000\n")
-    assert free_memory(tmp_path, tmp_path / "meminfo") == wanted
 
 
 @pytest.fixture(scope="module")
