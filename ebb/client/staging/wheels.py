@@ -3,8 +3,9 @@
     wheels = wheels_for(folder, request.env, platform)      # None: the workers install from an index, as anywhere else
     files = await fetch(wheels, note)                       # kept for later jobs with the same requirements
 
-Only what the image does not have is fetched, for the Python and the kind of machine that the workers have; the launcher installs
-from that folder in place of an index (ebb/elastic/launch/packages.py). Requirements that name files or indexes of their own are
+Only what the image does not have is fetched, for the Python and the kind of machine that the workers have; a package that has no
+wheel and is Python alone is built here. The launcher installs from that folder in place of an index
+(ebb/elastic/launch/packages.py). Requirements that name files or indexes of their own are
 left to the workers: these may be there on purpose.
 """
 
@@ -93,7 +94,8 @@ async def _fetch(wheels: Wheels, partial: Path, note: Note) -> None:
     (partial / "requirements.txt").write_text(wheels.requirements)
     image = _IMAGE.read_text()
     (partial / "image.txt").write_text(image)
-    fits = [f"--python-version={PYTHON}", f"--python-platform={this.machine()}-manylinux_2_{GLIBC[0]}", "--only-binary=:all:"]
+    # Not wheels alone: hydra-core needs a package that has none, and would be resolved to a version of years ago that does not.
+    fits = [f"--python-version={PYTHON}", f"--python-platform={this.machine()}-manylinux_2_{GLIBC[0]}"]
     flags = ["--quiet", "--no-header", "--no-annotate", "--index-strategy=unsafe-best-match", "--constraint=image.txt", *fits]
     said = await _run("uv", "pip", "compile", *flags, *_indexes(), "requirements.txt", folder=partial)
     has = {_normal(name) for name in re.findall(r"^([\w.-]+)==", image, re.MULTILINE)}
@@ -101,12 +103,28 @@ async def _fetch(wheels: Wheels, partial: Path, note: Note) -> None:
     missing = {name: pin for name, pin in pins.items() if name not in has and not _OF_TORCH.fullmatch(name)}
     if missing:
         kinds = [*(f"manylinux_2_{minor}" for minor in GLIBC), "manylinux2014", "manylinux1", "linux"]
-        fits = [f"--python-version={PYTHON}", "--implementation=cp", "--only-binary=:all:"]
+        fits = [f"--python-version={PYTHON}", "--implementation=cp"]
         fits += [f"--platform={kind}_{this.machine()}" for kind in kinds]
         flags = ["--no-input", "--disable-pip-version-check", "--quiet", "--no-deps", "--dest=new", *fits]
         await _run("pip", "download", *flags, *missing.values(), folder=partial)
+        await _build(partial)
     size = sum(each.stat().st_size for each in (partial / "new").iterdir())
     note(f"fetched {', '.join(sorted(missing))} ({size / 1e6:.1f} MB)" if missing else "the image has all of requirements.txt")
+
+
+async def _build(partial: Path) -> None:
+    """Make wheels of what came as its source. Raises BadRequest where it is no Python alone, and fits this machine at most."""
+    for source in sorted(path for path in (partial / "new").iterdir() if path.suffix != ".whl"):
+        flags = ["--no-input", "--disable-pip-version-check", "--quiet", "--no-deps", "--wheel-dir=built"]
+        await _run("pip", "wheel", *flags, str(source), folder=partial)
+        source.unlink()
+        (wheel,) = (partial / "built").iterdir()
+        if not wheel.name.endswith("-none-any.whl"):
+            raise BadRequest(
+                f"requirements.txt needs {source.name}, which has no wheel for the workers' Python {PYTHON}, and one built "
+                "here fits this machine alone. Choose a version with wheels, or use --image with one that has it."
+            )
+        wheel.rename(partial / "new" / wheel.name)
 
 
 def _indexes() -> list[str]:

@@ -1,5 +1,7 @@
 """Wheels that travel with a job to workers that reach no package index."""
 
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from ebb.client.submission import submit as submitting
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare, submit
 from tests.cli.world import platform_map
-from tests.elastic.launch.wheels import make_wheel
+from tests.elastic.launch.wheels import make_wheel, pack
 from tests.reached import ebb_of, reached
 
 LOCAL = parse(platform_map()["data"])
@@ -126,3 +128,42 @@ async def test_uv_and_pip_fetch_what_fits(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each.name.partition("-")[0] for each in found] == ["ebbnet", "ebbword"]
     with pytest.raises(BadRequest, match=r"(?s)cannot be fetched for the workers, with Python 3.11 .*ebbother.*Correct it"):
         await fetch(Wheels(requirements="ebbother\n", name="b"), lambda _: None)
+
+
+BACKEND = """
+import zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "ebbsource-1.0-{tag}.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.writestr("ebbsource.py", "")
+        wheel.writestr("ebbsource-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: ebbsource\\nVersion: 1.0\\n")
+        wheel.writestr("ebbsource-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: {tag}\\n")
+        wheel.writestr("ebbsource-1.0.dist-info/RECORD", "")
+    return name
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("tag", ["py3-none-any", f"cp3{sys.version_info[1]}-none-linux_{os.uname().machine}"])
+async def test_what_has_no_wheel_is_built_if_it_is_python_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str
+) -> None:
+    """As hydra-core's parser is. An older version that does not need it is not what was asked for."""
+    index = tmp_path / "simple"
+    for name in ("ebbnet", "ebbsource"):
+        (index / name).mkdir(parents=True)
+    files = [make_wheel(index / "ebbnet", "ebbnet"), make_wheel(index / "ebbnet", "ebbnet", "2.0", needs="ebbsource")]
+    (index / "ebbnet" / "index.html").write_text("".join(f'<a href="{file.name}">{file.name}</a>\n' for file in files))
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    info = "Metadata-Version: 2.2\nName: ebbsource\nVersion: 1.0\n"
+    source = {"pyproject.toml": build, "backend.py": BACKEND.format(tag=tag), "PKG-INFO": info}
+    pack(index / "ebbsource" / "ebbsource-1.0.tar.gz", {f"ebbsource-1.0/{name}": text for name, text in source.items()})
+    (index / "ebbsource" / "index.html").write_text('<a href="ebbsource-1.0.tar.gz">ebbsource-1.0.tar.gz</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", index.as_uri())
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    asked = fetch(Wheels(requirements="ebbnet\n", name="a"), lambda _: None)
+    if "any" in tag:
+        assert [each.name for each in await asked] == ["ebbnet-2.0-py3-none-any.whl", f"ebbsource-1.0-{tag}.whl"]
+    else:
+        with pytest.raises(BadRequest, match=r"ebbsource-1\.0\.tar\.gz, which has no wheel for the workers' Python 3\.11"):
+            await asked
