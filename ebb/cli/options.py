@@ -163,6 +163,12 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def paragraph(text: str) -> None:
+    """A note of sentences: on a terminal no word is cut at its edge. Not for commands, which one copies."""
+    console = make_console(stderr=True)
+    console.print(text, soft_wrap=not console.is_terminal)
+
+
 def show(
     ctx: typer.Context,
     namespace: str | None,

@@ -27,6 +27,7 @@ from ebb.client.jobs.view import (
     mean_utilization,
 )
 from ebb.client.scaling import ScalingPlan, ScalingReport
+from ebb.client.scaling.figures import gpus_text
 from ebb.client.submission.fit import Fit, price
 from ebb.client.submission.submit import Prepared
 from ebb.client.sweep import RunView, SweepPlan, SweepView
@@ -130,7 +131,9 @@ def network_page(found: NetworkReport, width: int) -> RenderableType:
     where = f"{found.ranks} x {found.gpu}" if found.gpu else f"{found.ranks} ranks without GPUs"
     latencies = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in found.latency_seconds.items())
     mine = (
-        f"here, {found.adapters} adapters" if found.adapters != "0" else "here, no adapter",
+        f"here, {found.adapters} adapters"
+        if any(one.adapters for one in found.machines) and found.adapters != "0"
+        else "here, no adapter",
         found.most_gb_s,
         found.average_gb_s,
     )
@@ -157,7 +160,7 @@ def scaling_plan(plan: ScalingPlan, sizes: Mapping[int, Prepared]) -> str:
     hourly = []
     for gpus, item in sizes.items():
         assert item.fit is not None
-        hourly.append(f"${price(item.fit, item.fit.workers).usd_per_hour:.2f} on {gpus} GPU" + "s" * (gpus != 1))
+        hourly.append(f"${price(item.fit, item.fit.workers).usd_per_hour:.2f} on {gpus_text(gpus)}")
     jobs = "1 job" if len(hourly) == 1 else f"{len(hourly)} jobs, one after the other"
     return f"{plan.name}: {jobs}, each one epoch of {plan.title}. Per hour: {', '.join(hourly)}."
 
@@ -400,7 +403,9 @@ def summary(sweep: SweepView) -> str:
     best = next((run for run in sweep.runs if run.job == sweep.best), None)
     parts = [
         f"{sweep.name}: {count_states(sweep)}",
-        f"best so far {_point(best.point) or best.job} ({sweep.metric} {number(best.metric)})" if best else "",
+        f"best {'' if sweep.over else 'so far '}{_point(best.point) or best.job} ({sweep.metric} {number(best.metric)})"
+        if best
+        else "",
         f"${sweep.usd_spent:.2f} spent" if sweep.usd_spent is not None else "",
         f"{sweep.max_parallel} at once" if sweep.max_parallel and not sweep.over else "",
     ]

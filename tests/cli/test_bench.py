@@ -16,7 +16,7 @@ from ebb.kube import Object
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 
 MANY = node_group("spot-t4-many", "local-a", max=64)
-SECONDS = {4: 400.0, 8: 210.0, 16: 125.0}
+SECONDS = {1: 900.0, 4: 400.0, 8: 210.0, 16: 125.0}
 HEAD = "bench scaling --gpus 4,8,16 --data imagenet"
 
 
@@ -69,6 +69,18 @@ def ebb(kube: FakeKube, line: str) -> Result:
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watch, "TICK_SECONDS", 0.01)
+
+
+def test_one_gpu_is_one() -> None:
+    notes = ebb(Cluster(), "bench scaling --gpus 1 --data imagenet").stderr.splitlines()
+    assert notes[1:] == ["1 GPU (1 of 1): finished, step 100/100", "1 GPU: an epoch in 900.0 s"]
+
+
+def test_on_a_terminal_its_sentences_are_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `ebb check` and `ebb sweep` say what they are about to do; a terminal itself cuts words."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = ebb(Cluster(), "bench scaling --gpus 4 --data imagenet").stderr
+    assert said.startswith("scaling-resnet50: 1 job, each one epoch of ResNet-50 on images of 224 pixels. \nPer hour: ")
 
 
 def test_it_measures_one_size_after_the_other_and_writes_the_page() -> None:

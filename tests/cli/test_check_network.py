@@ -120,6 +120,12 @@ def test_the_table_stands_beside_the_articles_and_the_job_is_gone() -> None:
     ]
 
 
+def test_without_adapters_the_table_does_not_speak_of_all_of_them() -> None:
+    cluster = Cluster(log_of(machine_facts(0, "sockets"), machine_facts(1, "sockets")))
+    result = invoke("--gpus", "16", "--gpu", "A100", kube=cluster)
+    assert "here, no adapter             42.03   14.42" in result.stdout
+
+
 def test_the_job_is_a_researchers_own_with_limits() -> None:
     cluster = Cluster(log_of(machine_facts(0, "EFA", GIVEN)))
     invoke("--gpus", "16", "--gpu", "A100", "--adapters", "1", "-o", "json", kube=cluster)

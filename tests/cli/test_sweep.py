@@ -144,7 +144,7 @@ def test_a_watch_ends_with_the_runs_and_tells_a_failure_by_its_code() -> None:
     ebb(kube, "sweep --name scan lr=1,2 -- python train.py")
     reports(kube, "Succeeded", step=9)
     done = ebb(kube, "sweep show scan --watch")
-    assert (done.exit_code, done.stdout) == (Exit.OK, "scan: 2 finished; best so far lr=1 (loss 0)\n")
+    assert (done.exit_code, done.stdout) == (Exit.OK, "scan: 2 finished; best lr=1 (loss 0)\n")
     reports(kube, "Failed", step=9)
     assert ebb(kube, "sweep show scan --watch").exit_code == Exit.JOB_FAILED
 

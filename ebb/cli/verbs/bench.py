@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ebb.api.clock import stamp
 from ebb.cli.asked import Program
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Namespace, Output, Session, note, print_json, record, run, session_of
+from ebb.cli.options import Format, Namespace, Output, Session, note, paragraph, print_json, record, run, session_of
 from ebb.cli.pages import scaling_page, scaling_plan
 from ebb.cli.render import make_console
 from ebb.cli.terminal import confirm, is_interactive
@@ -18,6 +18,7 @@ from ebb.client.errors import BadRequest, ClientError
 from ebb.client.jobs.view import JobView
 from ebb.client.platform.connection import find_user
 from ebb.client.scaling import PRESETS, ScalingPlan, ScalingReport, measure, prepare_sizes, scaling_html
+from ebb.client.scaling.figures import gpus_text
 
 bench = typer.Typer()
 DEFAULT_SIZES = "4,8,16,32,64"
@@ -117,7 +118,7 @@ class _Bench:
     async def measure(self, namespace: str | None, *, ask: bool) -> ScalingReport | None:
         """The page is written after each size. None where the plan was declined."""
         async with self._session.open(namespace) as ebb:
-            note(scaling_plan(self._plan, prepare_sizes(ebb, self._plan)))
+            paragraph(scaling_plan(self._plan, prepare_sizes(ebb, self._plan)))
             if ask and is_interactive() and not confirm("Start them?"):
                 return None
             console = make_console(stderr=True)
@@ -160,7 +161,7 @@ class _Show:
         note(text) if self._progress.disable else self._progress.console.print(text)
 
     def job(self, gpus: int, job: JobView) -> None:
-        place = f"{gpus} GPUs ({self._sizes.index(gpus) + 1} of {len(self._sizes)})"
+        place = f"{gpus_text(gpus)} ({self._sizes.index(gpus) + 1} of {len(self._sizes)})"
         steps = f"step {job.step}/{job.total_steps}" if job.step is not None and job.total_steps else ""
         rest = ", ".join(filter(None, (job.state, steps)))
         self._progress.update(
@@ -176,5 +177,5 @@ class _Show:
         for size in found.measured:
             if size.gpus not in self._said and not self._quiet:
                 faster = f", {size.speed_up:.2f} times as fast" if size.speed_up and size.ideal > 1 else ""
-                self.note(f"{size.gpus} GPUs: an epoch in {size.epoch_seconds:.1f} s{faster}")
+                self.note(f"{gpus_text(size.gpus)}: an epoch in {size.epoch_seconds:.1f} s{faster}")
             self._said.add(size.gpus)

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from typer.core import TyperGroup
 
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Namespace, Output, note, print_json, record, run, session_of
+from ebb.cli.options import Format, Namespace, Output, note, paragraph, print_json, record, run, session_of
 from ebb.cli.pages import check_estimate, check_page, network_page, storage_page
 from ebb.cli.render import make_console
 from ebb.cli.terminal import confirm, is_interactive
@@ -204,7 +204,7 @@ def _measured(
 
 def _started(stack: ExitStack, prepared: Prepared, total: int, *, ask: bool) -> _Shown | None:
     assert prepared.fit is not None
-    note(check_estimate(prepared.body["metadata"]["name"], prepared.fit, estimate(prepared)))
+    paragraph(check_estimate(prepared.body["metadata"]["name"], prepared.fit, estimate(prepared)))
     if ask and is_interactive() and not confirm("Start it?"):
         return None
     console = make_console(stderr=True)

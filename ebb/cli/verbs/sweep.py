@@ -15,7 +15,7 @@ from ebb import client
 from ebb.api.parts import ASHA, Halving
 from ebb.cli.asked import JobOptions, takes_job_options
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Mode, Namespace, Output, call, note, print_json, record
+from ebb.cli.options import Format, Mode, Namespace, Output, call, note, paragraph, print_json, record
 from ebb.cli.pages import price_line, summary, sweep_page
 from ebb.cli.render import make_console, plan
 from ebb.cli.terminal import confirm, is_interactive
@@ -237,7 +237,7 @@ async def _run(
             return Exit.FAILED
     started = await sweeps.start(ebb, made, note)
     if made.halving:
-        note(_rule_note(made.halving))
+        paragraph(_rule_note(made.halving))
     if output is Output.TEXT:
         there = f", {len(started.there)} were there" if started.there else ""
         typer.echo(f"{_count(len(started.submitted))} submitted{there}. Watch: ebb sweep show {made.name} --watch")

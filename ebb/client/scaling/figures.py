@@ -61,9 +61,9 @@ def scaling_report(
     """`jobs`: the job of each size; `found`: the reports of those that are there."""
     times = {gpus: epoch_seconds(found[gpus]) if gpus in found else None for gpus in sorted(jobs)}
     first = next((gpus for gpus, seconds in times.items() if seconds), min(jobs))
-    notes = [f"{gpus} GPUs: {note}" for gpus in times if gpus in found for note in found[gpus].notes]
+    notes = [f"{gpus_text(gpus)}: {note}" for gpus in times if gpus in found for note in found[gpus].notes]
     notes += [
-        f"{gpus} GPUs: {times[gpus]:.0f} s are few for an epoch; the first steps, which are slow, weigh much. Use more data."
+        f"{gpus_text(gpus)}: {times[gpus]:.0f} s are few for an epoch; its slow first steps weigh much. Use more data."
         for gpus in times
         if (times[gpus] or SHORT_SECONDS) < SHORT_SECONDS
     ]
@@ -127,3 +127,8 @@ def extremes(report: ScalingReport) -> tuple[SizeFigures, SizeFigures] | None:
     """The smallest and the largest size that were measured; None before the first."""
     measured: Sequence[SizeFigures] = report.measured
     return (measured[0], measured[-1]) if measured else None
+
+
+def gpus_text(number: int) -> str:
+    """1 GPU, 2 GPUs."""
+    return f"{number} GPU" + "s" * (number != 1)

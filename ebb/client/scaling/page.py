@@ -8,7 +8,7 @@ from html import escape
 
 from ebb.client.report.chart import Axis, Chart, Curve, axis, duration, figure, log_axis, percent, short, table, usd
 from ebb.client.report.page import Tile, html_page, notes_list, page_head, section, tile_list
-from ebb.client.scaling.figures import ScalingReport, SizeFigures, extremes
+from ebb.client.scaling.figures import ScalingReport, SizeFigures, extremes, gpus_text
 
 OWN, IDEAL = 0, 15  # colours of page.css; the second is dashed
 EXPLAINED = (
@@ -20,7 +20,7 @@ EXPLAINED = (
 
 def scaling_html(report: ScalingReport, *, made: str) -> str:
     """`made`: when, RFC 3339."""
-    missing = [f"{size.gpus} GPUs: {size.state}" for size in report.sizes if size.epoch_seconds is None]
+    missing = [f"{gpus_text(size.gpus)}: {size.state}" for size in report.sizes if size.epoch_seconds is None]
     body = [
         page_head(report.name, "", about(report), ""),
         notes_list([*missing, *report.notes]),
@@ -46,10 +46,14 @@ def _tiles(report: ScalingReport) -> list[Tile]:
     if ends is None:
         return []
     first, last = ends
-    tiles = [(f"An epoch on {size.gpus} GPUs", duration(size.epoch_seconds or 0), _bill(size)) for size in dict.fromkeys(ends)]
+    tiles = [
+        (f"An epoch on {gpus_text(size.gpus)}", duration(size.epoch_seconds or 0), _bill(size)) for size in dict.fromkeys(ends)
+    ]
     if first != last and last.speed_up and last.efficiency:
-        tiles.append(("Faster", f"{last.speed_up:.1f} times", f"on {last.gpus} GPUs than on {first.gpus}; ideal {last.ideal:g}"))
-        tiles.append(("Efficiency", percent(last.efficiency), f"of {last.gpus} GPUs"))
+        tiles.append(
+            ("Faster", f"{last.speed_up:.1f} times", f"on {gpus_text(last.gpus)} than on {first.gpus}; ideal {last.ideal:g}")
+        )
+        tiles.append(("Efficiency", percent(last.efficiency), f"of {gpus_text(last.gpus)}"))
     return tiles
 
 
@@ -72,7 +76,7 @@ def _charts(report: ScalingReport) -> list[Chart]:
     ideal = max(last.ideal, 2.0)
     speed = Chart(
         title="Speed-up",
-        says=f"How many times faster an epoch is than on {first.gpus} GPUs. Both axes are logarithmic: the ideal is a line.",
+        says=f"How much faster an epoch is than on {gpus_text(first.gpus)}. Both axes are logarithmic; the ideal is a line.",
         x=x, y=log_axis(min(1.0, *(size.speed_up or 1.0 for size in measured)), ideal), x_name="GPUs", y_name="times as fast",
         lines=(
             _line(measured, "measured", lambda size: size.speed_up),
