@@ -8,7 +8,6 @@ and the network policies that let readers in: policies add up, so these take not
 the cluster; history lives as long as the pod that has it.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,7 +26,6 @@ FOLDER = manifest.FOLDER / "monitoring"
 PROMETHEUS, GRAFANA, DASHBOARDS, PROVISIONING = "ebb-prometheus", "ebb-grafana", "ebb-dashboards", "ebb-grafana"
 CONTROLLER_PORT, AUTOSCALER_PORT, ETCD_METRICS_PORT = 8080, 8085, 2381
 GRAFANA_PORT, PROMETHEUS_PORT = 3000, 9090
-CHANGED: Final = "ebb.dev/config"  # an annotation of the pod: other files are another pod, which reads them
 SIDECAR: Final = "grafana_dashboard"  # the label by which Grafana's usual sidecar finds dashboards
 ROOM_FOR_A_LOG = 1  # GiB beside what Prometheus counts: its write-ahead log
 
@@ -165,7 +163,7 @@ def _prometheus(cluster: Cluster, watching: Watching, manager: NodeGroup, needs:
     documents = []
     for document in manifest.read("server.yaml", FOLDER):
         if document["kind"] == "Deployment":
-            document = _changed(document, _digest(files))  # noqa: PLW2901
+            document = manifest.renewed_by(document, files)  # noqa: PLW2901
             pod = document["spec"]["template"]["spec"]
             (container,) = pod["containers"]
             container["args"] += arguments
@@ -178,8 +176,9 @@ def _prometheus(cluster: Cluster, watching: Watching, manager: NodeGroup, needs:
 
 def _grafana(cluster: Cluster, manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
     shown, sources = _dashboards(cluster, needs), manifest.read("provisioning.yaml", FOLDER)
-    digest = _digest({**dashboard_files(), **sources[0]["data"]})
-    documents = [_changed(one, digest) if one["kind"] == "Deployment" else one for one in manifest.read("grafana.yaml", FOLDER)]
+    shows = {**dashboard_files(), **sources[0]["data"]}
+    read = manifest.read("grafana.yaml", FOLDER)
+    documents = [manifest.renewed_by(one, shows) if one["kind"] == "Deployment" else one for one in read]
     made = [shown, *manifest.declare(sources, cluster.options(depends_on=needs))]
     placed = manifest.placed(documents, {"nodeSelector": manager.node_selector})
     return [*made, *manifest.declare(placed, cluster.options(depends_on=[*needs, *made]))]
@@ -215,17 +214,3 @@ def _files(
         data=dict(files),
         opts=cluster.options(depends_on=needs),
     )
-
-
-def _changed(document: manifest.Document, digest: str) -> manifest.Document:
-    """The Deployment, whose pod is another for other files."""
-    spec = document["spec"]
-    metadata = {**spec["template"]["metadata"], "annotations": {CHANGED: digest}}
-    return {**document, "spec": {**spec, "template": {**spec["template"], "metadata": metadata}}}
-
-
-def _digest(files: Mapping[str, str]) -> str:
-    told = hashlib.sha256()
-    for name, text in sorted(files.items()):
-        told.update(f"{name}\0{text}\0".encode())
-    return told.hexdigest()[:16]
