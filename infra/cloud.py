@@ -17,6 +17,7 @@ from infra.config.model import Stack
 from infra.config.section import Problem, Section
 from infra.policies.rules import Rule
 from workloads.cluster import Cluster, Helpers, Images, InstanceType, NodeGroup, Storage
+from workloads.logs import Destination
 from workloads.monitoring import Managed
 
 
@@ -49,6 +50,10 @@ class Infrastructure(Protocol):
         """Declare the cloud's own collection of metrics, where Cloud.MANAGED_MONITORING names one. `needs`: the namespaces
         and the manager group."""
 
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        """Declare the place where logs are kept, of a stack that ships them: in the service that Cloud.LOG_SERVICE names, or on a
+        volume. `needs`: as above."""
+
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         """Outputs for people, after `up`: how to connect, to mount, where to look."""
 
@@ -72,6 +77,7 @@ class Cloud(Protocol):
     GroupSettings: type[Section] = Section  # the same of a node group
     DIFFERENCES: Mapping[str, str] = {}  # its column of docs/clouds.md: infra.page.ROWS -> a few words
     MANAGED_MONITORING: str = ""  # the cloud's own service for metrics, which `monitoring.managed` takes; "": there is none
+    LOG_SERVICE: str = ""  # the cloud's own service for logs, which keeps those of a stack with `logs.ship`; "": a volume does
     PINS: Sequence[Pattern] = ()  # its pinned versions, for `make bump`
 
     def problems(self, stack: Stack) -> Iterable[Problem]:

@@ -75,6 +75,7 @@ def _rows(told: Mapping[str, Mapping[str, str]]) -> Iterator[list[str]]:
     yield ["capacity kinds", *(", ".join(clouds.named(name).CAPACITIES) for name in told)]
     yield ["machine types", *(str(len(catalog.types(name))) for name in told)]
     yield ["`monitoring.managed`", *(clouds.named(name).MANAGED_MONITORING or "-" for name in told)]
+    yield ["`logs.ship`", *(clouds.named(name).LOG_SERVICE or "files on a volume" for name in told)]
     for row in ROWS:
         yield [row, *(rows.get(row, "-") for rows in told.values())]
 

@@ -10,7 +10,7 @@ import pulumi
 from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
-from workloads import datasets, etcd, helpers, monitoring, namespaces, platform, storage, teams
+from workloads import datasets, etcd, helpers, logs, monitoring, namespaces, platform, storage, teams
 from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
@@ -51,6 +51,9 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     watching = _watching(stack, managed, gpu_figures=extra.gpu_figures)
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared], metrics=stack.monitoring.is_on)
     monitoring.monitoring(cluster, watching, workers, manager, [name for name in spaces if name != SYSTEM], base)
+    kept = cloud.logs(cluster, base) if stack.logs.ship else logs.Destination()
+    keep = logs.Keep(days=stack.logs.keep_days, gib=stack.logs.keep_gib)
+    logs.logs(cluster, kept, keep, extra, images.controller, manager, base)
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store, *meeting], people)
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     copying = platform.copy_identity(cluster, volumes, spaces, limits)
@@ -62,7 +65,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
         [manager, *workers],
         [spaces[SYSTEM], *helping, *copying, *mounting],
         teams=people,
-        dashboards=watching.addresses,
+        dashboards={**kept.links, **watching.addresses},
     )
     if stack.webhook:
         platform.notifications(cluster, stack.webhook, [spaces[SYSTEM]])

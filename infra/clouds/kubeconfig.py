@@ -14,9 +14,10 @@ from pydantic import Field
 from infra import connection
 from infra.cloud import Cloud
 from infra.config import Problem, Section, Stack, checks
-from workloads import manifest
+from workloads import logs, manifest
 from workloads.cluster import ON_DEMAND, SPOT, Cluster, Helpers, InstanceType, NodeGroup, Storage, Volume
 from workloads.cluster import Images as ImageReferences
+from workloads.logs import Destination
 from workloads.monitoring import Managed
 
 
@@ -153,6 +154,10 @@ class Existing:
 
     def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
         return Managed()  # there is none, and the settings refuse it
+
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        size = self._stack.logs.keep_gib + logs.ROOM_GIB
+        return logs.files(_volume("logs", "ebb-logs", logs.PLACE, size, self._settings.storage_class))
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(connection.file("kubeconfig.file", self._settings.file, ""))}

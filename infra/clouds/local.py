@@ -16,6 +16,7 @@ from pydantic import Field
 from infra import connection
 from infra.cloud import Cloud
 from infra.config import ConfigError, Problem, Section, Stack
+from workloads import logs
 from workloads.cluster import (
     DEFAULT_IMAGE,
     ON_DEMAND,
@@ -30,6 +31,7 @@ from workloads.cluster import (
     Volume,
     team_folder,
 )
+from workloads.logs import Destination
 from workloads.monitoring import Managed
 
 REGION = "local"
@@ -184,6 +186,17 @@ class Local:
 
     def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
         return Managed()  # there is none, and the settings refuse it
+
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        volume = Volume(
+            name="logs",
+            claim="ebb-logs",
+            mount_path=logs.PLACE,
+            size_gib=self._stack.logs.keep_gib + logs.ROOM_GIB,
+            access_mode="ReadWriteMany",
+            storage_class=self._fact(cluster, "storageClass"),
+        )
+        return logs.files(volume)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(connection.file("local.kubeconfig", self._settings.kubeconfig, NO_DEVCLUSTER))}

@@ -38,6 +38,7 @@ def problems(stack: Stack) -> Iterator[Problem]:
     yield from _jobs(stack)
     yield from _teams(stack)
     yield from _monitoring(stack)
+    yield from _logs(stack)
 
 
 def name(stack: str) -> Iterator[Problem]:
@@ -56,6 +57,14 @@ def _monitoring(stack: Stack) -> Iterator[Problem]:
         able = ", ".join(name for name in clouds.names() if clouds.named(name).MANAGED_MONITORING)
         text = f"found true; {stack.cloud} has no service for metrics of its own ({able} have): set monitoring.prometheus instead"
         yield Problem("monitoring.managed", text, ("cloud",))
+
+
+def _logs(stack: Stack) -> Iterator[Problem]:
+    if "keep_gib" in stack.logs.model_fields_set and stack.cloud in clouds.names():
+        service = clouds.named(stack.cloud).LOG_SERVICE
+        if service:
+            text = f"found {stack.logs.keep_gib}; {service} is paid by what comes in and bounds no size: remove it"
+            yield Problem("logs.keepGiB", f"{text}, and set logs.keepDays", ("cloud",))
 
 
 def _zones(stack: Stack) -> Iterator[Problem]:

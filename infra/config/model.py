@@ -198,6 +198,18 @@ class Monitoring(Section):
         return self.prometheus or self.managed or bool(self.scrapers)
 
 
+class Logs(Section):
+    """Lines that the platform's pods and workers print, kept when pod and machine are gone: in the cloud's own service for logs,
+    or as files on a volume where the cloud has none. By default they go with their pod; `ebb logs` has those of jobs from the
+    output volume in any case."""
+
+    ship: bool = Field(default=False, description="Keep them.")
+    keep_days: int = Field(default=30, ge=1, le=3650, description="How long. Of a cloud's service the values that it knows.")
+    keep_gib: int = Field(
+        default=10, ge=1, description="How many GiB of files the volume holds at most; the oldest go first. For files alone."
+    )
+
+
 class Stack(Section):
     """All settings of a stack. `settings` is the cloud's own section, checked by the cloud's module."""
 
@@ -234,6 +246,7 @@ class Stack(Section):
         examples=["https://hooks.slack.com/services/..."],
     )
     monitoring: Monitoring = Field(default=Monitoring(), description="Metrics over time, dashboards and alerts.")
+    logs: Logs = Field(default=Logs(), description="Logs of the platform and of workers, kept for a while.")
     legacy_rendezvous: bool = Field(
         default=False,
         description="An etcd 3.5 with the v2 API beside the other: for torch's own rendezvous, in images without Ebb's trainer.",

@@ -41,6 +41,7 @@ from workloads.cluster import (
     Storage,
     Volume,
 )
+from workloads.logs import Destination, files
 from workloads.monitoring import Managed
 
 Object = dict[str, Any]
@@ -145,6 +146,9 @@ class Elsewhere:
 
     def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
         return Managed(links={"metrics": "https://elsewhere.example.org/metrics"})
+
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        return files(_volume("logs", "ebb-logs", "/logs"))
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": "{}"}
