@@ -71,6 +71,7 @@ class AwsCloud(Cloud):
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
     MANAGED_MONITORING = "Container Insights with GPU metrics"
+    LOG_SERVICE = "CloudWatch Logs"
     PINS = _PINS
 
     def problems(self, stack: Stack) -> Iterable[Problem]:

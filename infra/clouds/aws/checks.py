@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 from infra import catalog
+from infra.clouds.aws import forms
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
 from infra.clouds.aws.settings import Fsx, GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, buckets, checks, choice
@@ -54,6 +56,9 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     yield from _cluster(stack, settings)
     yield from _machines(stack, settings)
     yield from _storage(stack, settings)
+    days = get_args(forms.LogDays)
+    if stack.logs.ship and stack.logs.keep_days not in days:
+        yield Problem("logs.keepDays", choice(stack.logs.keep_days, [str(one) for one in days]), ("logs.ship",))
 
 
 # ------------------------------------------------------------------------------------------------------------- zones, tags, drill

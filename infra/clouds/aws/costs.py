@@ -24,7 +24,7 @@ EFS_BURST_READ_KB = 150  # bursting: 50 kB/s per GB stored, reads count a third 
 FSX_PERSISTENT_2: Mapping[int, float] = {125: 0.145, 250: 0.210, 500: 0.340, 1000: 0.600}
 FSX_SCRATCH_2 = 0.140
 ECR_GB_MONTH = 0.10  # https://aws.amazon.com/ecr/pricing/
-LOG_GB = 0.50  # taken in: https://aws.amazon.com/cloudwatch/pricing/
+LOG_GB, LOG_GB_MONTH = 0.50, 0.03  # taken in, kept: https://aws.amazon.com/cloudwatch/pricing/
 BUILD_MINUTE = 0.01  # general1.medium: https://aws.amazon.com/codebuild/pricing/
 # Assumptions.
 TRAINER_GB, CONTROLLER_GB = 4.0, 0.1  # compressed; `up` prints the real size
@@ -111,6 +111,9 @@ def _uses(stack: Stack, settings: Settings) -> Iterator[Use]:
         yield Use(what="interface endpoints", usd=ENDPOINT_GB, unit="per GB")
     if settings.cluster.logs:
         yield Use(what="control-plane logs", usd=LOG_GB, unit=f"per GB ({', '.join(settings.cluster.logs)})")
+    if stack.logs.ship:
+        unit = f"per GB of lines; kept for {stack.logs.keep_days} days, at {LOG_GB_MONTH} per compressed GB and month"
+        yield Use(what="logs of pods", usd=LOG_GB, unit=unit)
     if settings.images.build == "codebuild":
         yield Use(what="CodeBuild", usd=BUILD_MINUTE, unit="per minute of a build")
 

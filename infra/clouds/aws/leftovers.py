@@ -17,7 +17,6 @@ from infra.clouds.aws.account.calls import Account, Calls, Refused
 from infra.clouds.aws.account.look import STACK_TAG, absent, tag
 from infra.config import Stack
 
-LOG_GIB_MONTH = 0.03  # kept: https://aws.amazon.com/cloudwatch/pricing/, as of 2026-11
 BALANCER_HOUR = 0.0225  # https://aws.amazon.com/elasticloadbalancing/pricing/, as of 2026-11
 
 
@@ -128,7 +127,7 @@ def projects(calls: Calls, stack: str) -> Iterator[Left]:
 def log_groups(calls: Calls, stack: str) -> Iterator[Left]:
     """The control plane writes its last lines after the cluster has gone: AWS then makes the group anew, without an expiry."""
     name = f"ebb-{stack}"
-    wanted = (f"/aws/eks/{name}/", f"/aws/codebuild/{name}-images", f"/aws/containerinsights/{name}/")
+    wanted = (f"/aws/eks/{name}/", f"/aws/codebuild/{name}-images", f"/aws/containerinsights/{name}/", f"/{name}/pods")
     for prefix in wanted:
         for one in calls.all("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix):
             group, gib = one["logGroupName"], one.get("storedBytes", 0) / 2**30
@@ -136,7 +135,7 @@ def log_groups(calls: Calls, stack: str) -> Iterator[Left]:
                 kind="log group",
                 name=group,
                 note=f"{gib:.2f} GiB",
-                usd_per_month=gib * LOG_GIB_MONTH,
+                usd_per_month=gib * costs.LOG_GB_MONTH,
                 remove=f"aws logs delete-log-group --log-group-name {group}",
             )
 

@@ -133,6 +133,7 @@ def _same(principal: str, caller: str) -> bool:
 
 def _log_groups(look: Look) -> Iterator[Finding]:
     wanted = {f"/aws/eks/{look.name}/cluster", f"/aws/codebuild/{look.name}-images"}
+    wanted |= {f"/{look.name}/pods"} if look.stack.logs.ship else set()
     for name in sorted(wanted):
         for one in look.calls.all("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=name):
             if one["logGroupName"] == name:  # not one that only begins so

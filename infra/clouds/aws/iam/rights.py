@@ -232,6 +232,19 @@ ROLES: Mapping[str, Role] = {
             ),
         ),
     ),
+    # Narrower than CloudWatchAgentServerPolicy, too: it makes no group, and reads nothing.
+    "logs": _of_pods(
+        "Fluent Bit on every machine, with `logs.ship`",
+        "kube-system",
+        "ebb-logs",
+        statements=(
+            Statement(
+                actions=("logs:CreateLogStream", "logs:PutLogEvents"),
+                resources=("arn:aws:logs:*:*:log-group:/{name}/pods:*",),
+                reason="Write lines of pods to the stack's own log group, a stream for each container.",
+            ),
+        ),
+    ),
     "autoscaler": _of_pods(
         "cluster-autoscaler",
         "ebb-system",
