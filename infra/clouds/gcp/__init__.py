@@ -45,6 +45,7 @@ class GcpCloud(Cloud):
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
     MANAGED_MONITORING = "Managed Service for Prometheus"
+    LOG_SERVICE = "Cloud Logging"
 
     def problems(self, stack: Stack) -> Iterable[Problem]:
         return checks.problems(stack, stack.settings)

@@ -7,11 +7,12 @@ from typing import Any
 import pulumi
 from pulumi_gcp.provider import Provider as GcpProvider
 
-from infra.clouds.gcp import apis, cluster, images, network, pools, prometheus, storage
+from infra.clouds.gcp import apis, cluster, images, logs, network, pools, prometheus, storage
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
 from workloads.cluster import Cluster, Helpers, Images, NodeGroup, RdmaMachines, Storage
+from workloads.logs import Destination
 from workloads.monitoring import Managed
 
 # A machine with GPUs boots in two to three minutes and installs its driver in one or two; GKE gives a zone up after ten
@@ -44,7 +45,7 @@ class Gcp:
     @cached_property
     def _apis(self) -> Part:
         made = Part("gcp", "apis", providers=[self._provider])
-        apis.declare(made, self._settings)
+        apis.declare(made, self._settings, logs=self._stack.logs.ship)
         return made
 
     @cached_property
@@ -55,7 +56,8 @@ class Gcp:
     def _control(self) -> cluster.ControlPlane:
         wanted = self._stack.monitoring
         figures = cluster.Figures(managed=wanted.managed) if wanted.is_on else None
-        return cluster.declare(self._part("control-plane"), self._name, self._settings, self._network, figures=figures)
+        part, ships = self._part("control-plane"), self._stack.logs.ship
+        return cluster.declare(part, self._name, self._settings, self._network, figures=figures, ships_logs=ships)
 
     @cached_property
     def _machines(self) -> Part:
@@ -113,6 +115,9 @@ class Gcp:
 
     def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
         return prometheus.declare(cluster, self._settings.project, self._stack.teams, needs)
+
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        return logs.declare(self._part("logs"), self._name, self._settings, self._stack.logs.keep_days)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

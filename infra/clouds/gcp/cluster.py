@@ -54,15 +54,17 @@ class ControlPlane:
     researchers: tuple[tuple[str, str], ...]
 
 
-def declare(part: Part, name: str, settings: Settings, network: Network, *, figures: Figures | None = None) -> ControlPlane:
-    """The cluster `name`. `figures`: None: what GKE collects by default."""
+def declare(
+    part: Part, name: str, settings: Settings, network: Network, *, figures: Figures | None = None, ships_logs: bool = False
+) -> ControlPlane:
+    """The cluster `name`. `figures`: None: what GKE collects by default. `ships_logs`: of pods, said and not by default."""
     account = serviceaccount.Account(
         "machines", account_id=account_id(name, "machine"), display_name=f"Machines of {name}", opts=part.child()
     )
     rights = [_member(part, "machines", settings.project, NODE_ROLE, pulumi.Output.concat("serviceAccount:", account.email))]
     for role, people in ((ADMINISTRATOR, settings.cluster.administrators), (RESEARCHER, settings.cluster.researchers)):
         rights += [_member(part, f"{role.rpartition('.')[2]}-{one}", settings.project, role, one) for one in people]
-    made = _cluster(part, name, settings, network, account.email, rights, figures)
+    made = _cluster(part, name, settings, network, account.email, rights, figures, ships_logs)
     told = kubeconfig(name, made.endpoint, made.master_auth.cluster_ca_certificate)
     provider = KubernetesProvider(
         "cluster",
@@ -87,6 +89,7 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
     account: pulumi.Output[str],
     needs: Sequence[pulumi.Resource],
     figures: Figures | None,
+    ships_logs: bool,
 ) -> container.Cluster:
     wanted = settings.cluster
     return container.Cluster(
@@ -130,6 +133,7 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
             "gcs_fuse_csi_driver_config": {"enabled": bool(mounted(settings.storage.buckets))},
         },
         monitoring_config=_monitoring(figures) if figures else None,
+        logging_config={"enable_components": ["SYSTEM_COMPONENTS", "WORKLOADS"]} if ships_logs else None,
         deletion_protection=wanted.deletion_protection,
         # GKE upgrades by its channel, and says nothing of the first pool, which is gone.
         opts=part.child(depends_on=[network.part, *needs], ignore_changes=["nodeConfig", "initialNodeCount"]),

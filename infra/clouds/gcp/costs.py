@@ -25,6 +25,8 @@ FILESTORE_GIB_MONTH: Mapping[str, float] = {"BASIC_HDD": 0.16, "BASIC_SSD": 0.30
 LUSTRE_GIB_MONTH: Mapping[int, float] = {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.60}
 REGISTRY_GB_MONTH = 0.10  # cloud.google.com/artifact-registry/pricing
 BUILD_MINUTE = 0.016  # e2-highcpu-8: cloud.google.com/build/pricing
+# Of Cloud Logging, as remembered: cloud.google.com/stackdriver/pricing. The price of a line has 30 days in it.
+LOG_GIB, LOG_GIB_MONTH, FREE_DAYS = 0.50, 0.01, 30
 TRAINER_GB, CONTROLLER_GB = 4.0, 0.1  # compressed; an assumption
 NAT_CAP = 32
 
@@ -39,7 +41,7 @@ def sheet(stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
         *_file_systems(settings),
         *_images(stack, settings),
     ]
-    return Sheet(lines=tuple(lines), uses=tuple(_uses(settings)), basis=_basis(settings, groups))
+    return Sheet(lines=tuple(lines), uses=tuple(_uses(stack, settings)), basis=_basis(settings, groups))
 
 
 def _network(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
@@ -88,11 +90,14 @@ def _images(stack: Stack, settings: Settings) -> Iterator[Line]:
         yield always("Artifact Registry", usd, f"one build of each image, some {size:.0f} GB")
 
 
-def _uses(settings: Settings) -> Iterator[Use]:
+def _uses(stack: Stack, settings: Settings) -> Iterator[Use]:
     if settings.network.name is None:
         yield Use(what="NAT", usd=NAT_GB, unit="per GB from and to the internet; Google's own services come past it")
     if settings.images.build == "cloudbuild":
         yield Use(what="Cloud Build", usd=BUILD_MINUTE, unit="per minute of a build")
+    if stack.logs.ship:
+        beyond = f"; from day 31 on {LOG_GIB_MONTH} per GiB and month" if stack.logs.keep_days > FREE_DAYS else ""
+        yield Use(what="logs of pods", usd=LOG_GIB, unit=f"per GiB of lines, the project's first 50 a month free{beyond}")
 
 
 def _basis(settings: Settings, groups: Sequence[NodeGroup]) -> tuple[str, ...]:

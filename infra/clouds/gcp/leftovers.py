@@ -20,6 +20,7 @@ COMPUTE = "https://compute.googleapis.com/compute/v1/projects/{project}"
 CONTAINER = "https://container.googleapis.com/v1/projects/{project}/locations/{region}/clusters"
 # In one region, since 2023-04-01: https://cloud.google.com/compute/pricing-announce, a stored copy, read 2026-11-22.
 SNAPSHOT_GIB_MONTH = 0.05
+LOGGING = "https://logging.googleapis.com/v2/projects/{project}"
 LABELS = ("ebb-stack", "goog-k8s-cluster-name")
 Price = Callable[[Mapping[str, Any]], float | None]
 
@@ -72,6 +73,12 @@ SEARCHES = (
            key="repositories", remove="gcloud artifacts repositories delete {name} --location {place} --project {project}"),
     Search(what="bucket", address="https://storage.googleapis.com/storage/v1/b?project={project}", key="items",
            remove="gcloud storage rm --recursive gs://{name}"),
+    Search(what="log bucket", address=LOGGING + "/locations/-/buckets", key="buckets",
+           remove="gcloud logging buckets delete {name} --location {place} --project {project}"),
+    Search(what="log sink", address=LOGGING + "/sinks", key="sinks",
+           remove="gcloud logging sinks delete {name} --project {project}"),
+    Search(what="log exclusion", address=LOGGING + "/exclusions", key="exclusions",
+           remove="gcloud logging sinks update _Default --remove-exclusions={name} --project {project}"),
     Search(what="service account", address="https://iam.googleapis.com/v1/projects/{project}/serviceAccounts", key="accounts",
            remove="gcloud iam service-accounts delete {name}@{project}.iam.gserviceaccount.com --project {project}"),
     Search(what="firewall rule", address=COMPUTE + "/global/firewalls", key="items",
@@ -107,6 +114,8 @@ def _find(calls: Calls, wanted: Search, stack_name: str, settings: Settings) -> 
         raise
     listed = [one for place in answer for one in place.get(wanted.inner, [])] if wanted.inner else answer
     for one in listed:
+        if one.get("lifecycleState") == "DELETE_REQUESTED":  # a log bucket: Google deletes it in a week
+            continue
         name = str(one.get("email") or one.get("name")).rpartition("/")[2].partition("@")[0]
         if _is_ours(one, name, stack_name, by_prefix=wanted.by_prefix):
             place = _place(one, settings.region)

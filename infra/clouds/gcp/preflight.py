@@ -23,7 +23,7 @@ LABEL = "ebb-stack"
 COMPUTE, CONTAINER = "https://compute.googleapis.com/compute/v1", "https://container.googleapis.com/v1"
 QUOTAS = "https://cloudquotas.googleapis.com/v1"
 PROJECTS, SERVICES = "https://cloudresourcemanager.googleapis.com/v3", "https://serviceusage.googleapis.com/v1"
-REGISTRY = "https://artifactregistry.googleapis.com/v1"
+REGISTRY, LOGGING = "https://artifactregistry.googleapis.com/v1", "https://logging.googleapis.com/v2"
 TOOLS = {
     "pulumi": "it runs the stack",
     "gcloud": "it signs in",
@@ -94,7 +94,7 @@ def apis(look: Look) -> Iterator[Finding]:
         listed_ones = look.calls.all(place, "services", filter="state:ENABLED", pageSize="200")
     except Disabled:
         listed_ones = []  # the list itself is a service's
-    wanted, enabled = needed(settings), {str(one["config"]["name"]) for one in listed_ones}
+    wanted, enabled = needed(settings, logs=look.stack.logs.ship), {str(one["config"]["name"]) for one in listed_ones}
     missing = [one for one in wanted if one not in enabled]
     fix = f"gcloud services enable {' '.join(missing)} --project {settings.project}"
     if any(one.partition(".")[0] in FIRST for one in missing):
@@ -239,7 +239,18 @@ def names(look: Look) -> Iterator[Finding]:
         if found is not None and (found.get(labels) or {}).get(LABEL) != look.stack_name:
             text = f"there is a {what} {look.name} that this stack has not made"
             clashes.append(fail(text, "choose another name: pulumi stack init NAME"))
+    clashes += _log_bucket(look) if look.stack.logs.ship else []
     yield from clashes or [ok(f"{' and '.join(fixed)} {look.name}: the names are free, or the stack's own")]
+
+
+def _log_bucket(look: Look) -> Iterator[Finding]:
+    """A deleted one keeps its name for a week, and what is in it. The provider would take it for one that is there, and change
+    it (resource_logging_project_bucket_config.go of terraform-provider-google, read 2026-11-28), which Google refuses."""
+    project, region = look.settings.project, look.settings.region
+    found = look.find(f"{LOGGING}/projects/{project}/locations/{region}/buckets/{look.name}")
+    if found is not None and found.get("lifecycleState") == "DELETE_REQUESTED":
+        fix = f"gcloud logging buckets undelete {look.name} --location {region} --project {project}; `up` then takes it over"
+        yield fail(f"the log bucket {look.name} of an earlier stack is being deleted, which takes a week", fix)
 
 
 def network(look: Look) -> Iterator[Finding]:

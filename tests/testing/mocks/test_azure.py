@@ -39,6 +39,7 @@ IDENTITIES = {
     "monitor:DataCollectionEndpoint": "dataCollectionEndpointName resourceGroupName",
     "monitor:DataCollectionRule": "dataCollectionRuleName resourceGroupName",
     "monitor:DataCollectionRuleAssociation": "associationName resourceUri",
+    "operationalinsights:Workspace": "resourceGroupName workspaceName",
     "alertsmanagement:PrometheusRuleGroup": "resourceGroupName ruleGroupName",
 }
 # What replaces beside them, as the provider's own rule makes paths of names.
@@ -69,6 +70,7 @@ FIXED = {
     "monitor:AzureMonitorWorkspace": ["location"],
     "monitor:DataCollectionEndpoint": ["location"],
     "monitor:DataCollectionRule": ["location"],
+    "operationalinsights:Workspace": ["location"],
     "alertsmanagement:PrometheusRuleGroup": ["location"],
 }
 
