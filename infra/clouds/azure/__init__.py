@@ -44,6 +44,7 @@ class AzureCloud(Cloud):
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
     MANAGED_MONITORING = "Azure Monitor's managed Prometheus"
+    LOG_SERVICE = "Azure Monitor (Container Insights)"
 
     def problems(self, stack: Stack) -> Iterable[Problem]:
         return checks.problems(stack, stack.settings)

@@ -19,6 +19,7 @@ RESERVED = 5  # addresses that Azure keeps in each subnet; pods have addresses o
 # Of pods and of services: networks of their own, which nothing else may overlap.
 PODS, SERVICES = "10.244.0.0/16", "10.245.0.0/16"
 RANGES = 200  # https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges, as of 2026-08
+LOG_DAYS = (30, 730)  # https://learn.microsoft.com/azure/azure-monitor/logs/data-retention-configure, as remembered
 SHARE_GIB = (100, 102400)  # of a premium share: https://learn.microsoft.com/azure/storage/files/understanding-billing
 
 
@@ -41,6 +42,12 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     yield from _storage(stack, settings)
     yield from buckets.check("azure.storage.buckets", settings.storage.buckets, stack, taken=VOLUMES)
     yield from checks.images("azure.images", settings.images, stack)
+    shortest, longest = LOG_DAYS
+    if stack.logs.ship and not shortest <= stack.logs.keep_days <= longest:
+        text = (
+            f"found {stack.logs.keep_days}; allowed are {shortest} to {longest}, as a workspace of Azure Monitor keeps: change it"
+        )
+        yield Problem("logs.keepDays", text, ("logs.ship",))
 
 
 def _zones(stack: Stack, settings: Settings) -> Iterator[Problem]:

@@ -5,14 +5,16 @@ from functools import cached_property
 from typing import Any
 
 import pulumi
+from pulumi_azure_native.operationalinsights import Workspace
 
-from infra.clouds.azure import cluster, images, network, plugins, pools, prometheus, storage
+from infra.clouds.azure import cluster, images, logs, network, plugins, pools, prometheus, storage
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 from infra.groups import manager_group
 from infra.part import Part
 from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
+from workloads.logs import Destination
 from workloads.monitoring import Managed
 
 # https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (MicrosoftDocs/azure-compute-docs at 533281db10ee):
@@ -38,7 +40,12 @@ class Azure:
 
     @cached_property
     def _control(self) -> cluster.ControlPlane:
-        return cluster.declare(self._base, self._network, manager_group(self._base.stack))
+        store = self._log_store
+        return cluster.declare(self._base, self._network, manager_group(self._base.stack), log_store=store.id if store else None)
+
+    @cached_property
+    def _log_store(self) -> Workspace | None:
+        return logs.workspace(self._base) if self._base.stack.logs.ship else None
 
     @cached_property
     def _machines(self) -> Part:
@@ -89,6 +96,10 @@ class Azure:
 
     def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
         return prometheus.declare(self._base, self._control, cluster, needs)
+
+    def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
+        assert self._log_store is not None, "it is asked of a stack with logs.ship alone"
+        return logs.declare(self._base, self._control, self._log_store, cluster, needs)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

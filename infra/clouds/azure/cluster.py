@@ -25,6 +25,7 @@ from pulumi_azure_native.containerservice import (
 )
 from pulumi_azure_native.containerservice._inputs import (
     LocalDNSProfileArgsDict,
+    ManagedClusterAddonProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
     ManagedClusterPropertiesAutoScalerProfileArgsDict,
@@ -70,8 +71,8 @@ class ControlPlane:
     part: Part
 
 
-def declare(base: Base, network: Network, manager: NodeGroup) -> ControlPlane:
-    """The cluster of a stack, with its manager machine."""
+def declare(base: Base, network: Network, manager: NodeGroup, *, log_store: pulumi.Output[str] | None = None) -> ControlPlane:
+    """The cluster of a stack, with its manager machine. `log_store`: the workspace for what pods print (logs.py)."""
     part = base.part("control-plane")
     identity = UserAssignedIdentity(
         f"{base.name}-control-plane",
@@ -86,7 +87,7 @@ def declare(base: Base, network: Network, manager: NodeGroup) -> ControlPlane:
     # the group: the role is given first, and becomes known while address, gateway and subnets are made.
     scope = network.machines if base.settings.network.subnet_id else base.group.id
     rights = [base.allow(part, "network", "Network Contributor", identity.principal_id, scope)]
-    made = _cluster(base, part, network, manager, identity, rights)
+    made = _cluster(base, part, network, manager, identity, rights, log_store)
     users = [
         base.allow(part, f"user-{group[:8]}", "Azure Kubernetes Service Cluster User Role", group, made.id, group=True)
         for group in dict.fromkeys((*base.settings.cluster.administrators, *base.settings.cluster.researchers))
@@ -121,6 +122,7 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
     manager: NodeGroup,
     identity: UserAssignedIdentity,
     rights: Sequence[pulumi.Resource],
+    log_store: pulumi.Output[str] | None,
 ) -> ManagedCluster:
     wanted = base.settings.cluster
     return ManagedCluster(
@@ -161,6 +163,7 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
             "snapshot_controller": {"enabled": False},
         },
         azure_monitor_profile={"metrics": {"enabled": True}} if base.stack.monitoring.managed else None,  # prometheus.py
+        addon_profiles={"omsagent": _log_agents(log_store)} if log_store else None,
         auto_scaler_profile=_autoscaler(base.settings.autoscaler),
         # Both would replace machines under running jobs at an hour of Azure's choice.
         auto_upgrade_profile={"upgrade_channel": "none", "node_os_upgrade_channel": "None"},
@@ -168,6 +171,11 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
         tags=base.tags,
         opts=part.child(depends_on=[network.part, *rights], ignore_changes=["agentPoolProfiles"], custom_timeouts=_TIMEOUTS),
     )
+
+
+def _log_agents(store: pulumi.Output[str]) -> ManagedClusterAddonProfileArgsDict:
+    """Container Insights, whose agents come to the workspace as an identity of their own and not by its key."""
+    return {"enabled": True, "config": {"logAnalyticsWorkspaceResourceID": store, "useAADAuth": "true"}}
 
 
 def _access(base: Base, network: Network) -> ManagedClusterAPIServerAccessProfileArgsDict:

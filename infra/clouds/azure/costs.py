@@ -29,6 +29,8 @@ FILES_GIB_MONTH = {"local": 0.16, "zone": 0.20}
 # month and Premium with 50: https://azure.microsoft.com/pricing/details/container-registry/
 REGISTRY_DAY = 0.667
 TASK_SECOND = 0.0001  # Q 2024-07-01, per vCPU, and a task has two: the same page
+# M, analytics logs, pay as you go: https://azure.microsoft.com/pricing/details/monitor/. The price of a line has 31 days in it.
+LOG_GB, LOG_GB_MONTH, FREE_DAYS = 2.30, 0.10, 31
 # Premium SSD, locally redundant, GiB -> USD a month; a disk is paid as the next larger of these
 # (https://azure.microsoft.com/pricing/details/managed-disks/). Q 2024-07-01: 32. Q 2024-08-30: 128. Q, undated, 128 the same, 512
 # and 1024: http://searchcloudcomputing.techtarget.com/answer/How-does-Azure-Premium-Storage-billing-work. M: the others.
@@ -45,7 +47,9 @@ def sheet(stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
         lines.insert(0, always("AKS control plane", AKS_HOUR))
     if settings.images.build != "none":
         lines.append(always("container registry", REGISTRY_DAY / 24, "100 GiB of images are in it"))
-    return Sheet(lines=tuple(lines), uses=tuple(_uses(settings)), advice=tuple(_advice(stack, settings)), basis=_basis(settings))
+    return Sheet(
+        lines=tuple(lines), uses=tuple(_uses(stack, settings)), advice=tuple(_advice(stack, settings)), basis=_basis(settings)
+    )
 
 
 def disk_usd_per_hour(gib: int) -> float:
@@ -77,12 +81,15 @@ def _share(stack: Stack, settings: Settings) -> Iterator[Line]:
         yield always("file share", usd, f"{gib} GiB, used or not; reading and writing are free")
 
 
-def _uses(settings: Settings) -> Iterator[Use]:
+def _uses(stack: Stack, settings: Settings) -> Iterator[Use]:
     if settings.network.subnet_id is None:
         yield Use(what="NAT gateway", usd=NAT_GB, unit="per GB from and to the internet, the layers of images too")
     yield Use(what="the share's private address", usd=ENDPOINT_GB, unit="per GB that is read or written")
     if settings.images.build == "acr":
         yield Use(what="builds", usd=2 * 60 * TASK_SECOND, unit="per minute of a build")
+    if stack.logs.ship:
+        beyond = f"; from day 32 on {LOG_GB_MONTH} per GB and month" if stack.logs.keep_days > FREE_DAYS else ""
+        yield Use(what="logs of pods", usd=LOG_GB, unit=f"per GB of lines{beyond}")
 
 
 def _advice(stack: Stack, settings: Settings) -> Iterator[str]:

@@ -45,15 +45,21 @@ def tools(look: Look) -> Iterator[Finding]:
     yield from programs(look, {**TOOLS, **(docker if look.settings.images.build == "docker" else {})})
 
 
+def providers_of(stack: Stack) -> tuple[str, ...]:
+    """Those that the stack needs."""
+    return (*PROVIDERS, *(("Microsoft.Insights", "Microsoft.OperationalInsights") if stack.logs.ship else ()))
+
+
 def providers(look: Look) -> Iterator[Finding]:
     missing = []
-    for name in PROVIDERS:
+    wanted = providers_of(look.stack)
+    for name in wanted:
         state = look.arm.get(f"/providers/{name}", "2021-04-01")["registrationState"]
         if state != "Registered":
             missing.append(name)
             yield fail(f"{name} is {state.lower()}", f"az provider register --namespace {name} --wait")
     if not missing:
-        yield ok(f"{', '.join(PROVIDERS)} are registered")
+        yield ok(f"{', '.join(wanted)} are registered")
 
 
 def features(look: Look) -> Iterator[Finding]:

@@ -262,6 +262,7 @@ ROWS: tuple[AzureRow, ...] = (
             ("monitor", "AzureMonitorWorkspace", "Monitor/accounts", "azureMonitorWorkspaceName"),
             ("monitor", "DataCollectionEndpoint", "Insights/dataCollectionEndpoints", "dataCollectionEndpointName"),
             ("monitor", "DataCollectionRule", "Insights/dataCollectionRules", "dataCollectionRuleName"),
+            ("operationalinsights", "Workspace", "OperationalInsights/workspaces", "workspaceName"),
             ("alertsmanagement", "PrometheusRuleGroup", "AlertsManagement/prometheusRuleGroups", "ruleGroupName"),
         )
     ),
