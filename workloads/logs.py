@@ -39,8 +39,8 @@ WAITING: Final = "256M"
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where a cloud keeps logs. `output`: Fluent Bit's, in its own words; None: the cloud ships them by itself, or `volume` has
-    them as files. `environment`: of Fluent Bit, which waits for it. `links`: for people, by name."""
+    """A place where a cloud keeps logs. `output`: Fluent Bit's, in its own words; None: the cloud ships them by itself, or
+    `volume` has them as files. `environment`: of Fluent Bit, which waits for it. `links`: for people, by name."""
 
     output: Mapping[str, Any] | None = None
     volume: Volume | None = None
@@ -50,7 +50,7 @@ class Destination:
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """How long files are kept, and how many GiB of them."""
+    """Limits of files: days, and GiB of all of them."""
 
     days: int
     gib: int

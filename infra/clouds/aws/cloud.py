@@ -9,7 +9,7 @@ from pulumi_aws.provider import Provider as AwsProvider
 
 from infra.clouds.aws import network
 from infra.clouds.aws.builds import images
-from infra.clouds.aws.control import addons, cluster, logs
+from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.data import storage
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import drill, in_cluster, machine, nodes
@@ -128,7 +128,7 @@ class Aws:
         return addons.insights(self._part("monitoring"), self._name, self._control.name, self._settings, needs)
 
     def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
-        return logs.declare(self._part("logs"), self._name, self._control, self._settings, self._stack.logs.keep_days)
+        return in_cluster.logs(self._part("logs"), self._name, self._control, self._settings, self._stack.logs.keep_days)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

@@ -7,7 +7,8 @@ from typing import Any
 import pulumi
 from pulumi_gcp.provider import Provider as GcpProvider
 
-from infra.clouds.gcp import apis, cluster, images, logs, network, pools, prometheus, storage
+from infra.clouds.gcp import apis, cluster, images, network, pools, prometheus, storage
+from infra.clouds.gcp.cluster import logs as gcp_logs
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
@@ -117,7 +118,7 @@ class Gcp:
         return prometheus.declare(cluster, self._settings.project, self._stack.teams, needs)
 
     def logs(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Destination:
-        return logs.declare(self._part("logs"), self._name, self._settings, self._stack.logs.keep_days)
+        return gcp_logs(self._part("logs"), self._name, self._settings, self._stack.logs.keep_days)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_gcp import container, projects, serviceaccount
+from pulumi_gcp import container, logging, projects, serviceaccount
 from pulumi_gcp.container._inputs import (
     ClusterMaintenancePolicyMaintenanceExclusionArgsDict,
     ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgsDict,
@@ -23,6 +23,9 @@ from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Cluster, Exclusion, Settings
 from infra.config.buckets import mounted
 from infra.part import Part
+from workloads.cluster import JOBS, SYSTEM, TEAMS
+from workloads.helpers import PLUGIN_NAMESPACE
+from workloads.logs import OWN, Destination
 
 # The least that GKE asks for machines' accounts
 # (https://docs.cloud.google.com/kubernetes-engine/security/configure-node-service-accounts, a stored copy, read 2026-11-22).
@@ -201,3 +204,49 @@ def command(name: str, wanted: Cluster, region: str, project: str) -> str | None
     """The command that a researcher types once: it writes such a kubeconfig into their own."""
     words = f"gcloud container clusters get-credentials {name} --region {region} --project {project}"
     return f"{words}{' --internal-ip' if wanted.endpoint == 'private' else ''}" if wanted.researchers else None
+
+
+def logs(part: Part, name: str, settings: Settings, keep_days: int) -> Destination:
+    """A log bucket that forgets, for Ebb's pods. GKE ships what pods print by itself, with their labels, and by default it all goes to
+    the project's bucket _Default; the exclusion takes these lines out of it, for each bucket is paid
+    (https://docs.cloud.google.com/logging/docs/routing/overview, as remembered). A sink needs no right for a bucket of its project."""
+    project, region = settings.project, settings.region
+    bucket = logging.ProjectBucketConfig(
+        "logs",
+        project=project,
+        location=region,
+        bucket_id=name,
+        description=f"Pods of {name}",
+        retention_days=keep_days,
+        opts=part.child(),
+    )
+    sink = logging.ProjectSink(
+        "logs",
+        name=name,
+        project=project,
+        destination=pulumi.Output.concat("logging.googleapis.com/", bucket.id),
+        filter=chosen(name, region),
+        unique_writer_identity=True,
+        opts=part.child(),
+    )
+    logging.ProjectExclusion(
+        "logs",
+        name=name,
+        project=project,
+        description=f"They are in the log bucket {name}",
+        filter=chosen(name, region),
+        opts=part.child(depends_on=[sink]),  # or lines between the two would be nowhere
+    )
+    view = f"storageScope=storage,projects%2F{project}%2Flocations%2F{region}%2Fbuckets%2F{name}%2Fviews%2F_AllLogs"
+    return Destination(links={"logs": f"https://console.cloud.google.com/logs/query;{view}?project={project}"})
+
+
+def chosen(name: str, region: str) -> str:
+    """Lines of the cluster's pods that are Ebb's, in the words of Cloud Logging."""
+    return "\n".join((
+        'resource.type="k8s_container"',
+        f'resource.labels.cluster_name="{name}"',
+        f'resource.labels.location="{region}"',
+        f'(resource.labels.namespace_name=~"^({SYSTEM}|{JOBS}|{TEAMS}.*)$" OR '
+        f'(resource.labels.namespace_name="{PLUGIN_NAMESPACE}" AND resource.labels.pod_name=~"^{OWN}"))',
+    ))  # fmt: skip
