@@ -207,9 +207,9 @@ def command(name: str, wanted: Cluster, region: str, project: str) -> str | None
 
 
 def logs(part: Part, name: str, settings: Settings, keep_days: int) -> Destination:
-    """A log bucket that forgets, for Ebb's pods. GKE ships what pods print by itself, with their labels, and by default it all goes to
-    the project's bucket _Default; the exclusion takes these lines out of it, for each bucket is paid
-    (https://docs.cloud.google.com/logging/docs/routing/overview, as remembered). A sink needs no right for a bucket of its project."""
+    """A log bucket that forgets, for Ebb's pods. GKE ships what pods print by itself, with their labels, by default to the
+    project's bucket _Default; the exclusion takes these lines out of it, for each bucket is paid
+    (https://docs.cloud.google.com/logging/docs/routing/overview, as remembered). A sink may write to its own project's."""
     project, region = settings.project, settings.region
     bucket = logging.ProjectBucketConfig(
         "logs",
