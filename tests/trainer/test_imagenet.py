@@ -117,7 +117,7 @@ def test_the_archives_of_a_web_server_are_fetched_and_checked(tmp_path: Path, mo
         web.break_after = [len(files[imagenet.DEVKIT]), 1000]
         url = web.url.replace("data.zip", "ilsvrc/")
         assert datasets.main([str(tmp_path / "imagenet"), "--url", url, "--kind", "imagenet"]) == 0
-        whole, size = "bytes=0-16777215", len(files["ILSVRC2012_img_train.tar"])
+        whole, size = "bytes=0-16777215", len(files["ILSVRC2012_img_val.tar"])
         assert web.asked == [whole, whole, f"bytes=1000-{size - 1}", whole]
     assert tree(tmp_path / "imagenet") == EXPECTED
 

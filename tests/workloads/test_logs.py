@@ -37,8 +37,8 @@ def one(kind: str, name: str) -> Object:
     return found
 
 
-def pod(kind: str, name: str) -> Mapping[str, Any]:
-    spec: Mapping[str, Any] = one(kind, name)["spec"]["template"]["spec"]
+def pod(kind: str, name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = one(kind, name)["spec"]["template"]["spec"]
     return spec
 
 
