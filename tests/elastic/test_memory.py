@@ -34,5 +34,5 @@ def test_free_memory_is_the_machines_and_the_pods(tmp_path: Path, files: dict[st
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 8000 kB\nHugePages_Total: 0\n")
     (tmp_path / "memory").mkdir()
     for name, text in {**files, **STAT}.items():
-        (tmp_path / name).write_text(text + "\n")
+        (tmp_path / name).write_text(text.rstrip() + "\n")
     assert free_memory(tmp_path, tmp_path / "meminfo") == wanted

@@ -19,7 +19,7 @@ def test_the_names() -> None:
 
 def test_the_names_of_the_public_subpackages() -> None:
     assert set(data.__all__) == {
-        *("Batch", "DataError", "Files", "Images", "Piece", "Sample", "Seeded", "Site"),
+        *("Batch", "DataError", "Files", "Images", "NodeCache", "Piece", "Sample", "Seeded", "Site"),
         *("advice", "batches", "loader_workers", "loading_rate", "normalise"),
         *("open_images", "open_source", "workers_beside_cpu_training"),
     }

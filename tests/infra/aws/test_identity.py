@@ -66,6 +66,7 @@ def whole() -> Declared:
         )  # fmt: skip
         images.declare(part, "ebb-dev", found, settings, identity.role(part, "ebb-dev", "codebuild"))
         in_cluster.helpers(part, "ebb-dev", control, settings, [group])
+        in_cluster.logs(part, "ebb-dev", control, settings, 30)
         drill.declare(part, "ebb-dev", settings)
         addons.insights(part, "ebb-dev", control.name, settings, [manager])
         karpenter.Karpenter(part, "ebb-dev", found, control, made, role, manager)

@@ -108,7 +108,7 @@ def test_the_flags_are_these() -> None:
         *("first_step_seconds", "collective_seconds", "recovery", "snapshot_overhead"),
         *("leave_seconds", "min_step_seconds"),
         *("ledger", "metrics_port", "place", "owner"),
-        *("data", "image_size", "augment", "batch_size", "arch"),
+        *("data", "image_size", "augment", "cache_gib", "batch_size", "arch"),
         *("lr", "momentum", "weight_decay", "schedule", "warmup_epochs", "label_smoothing", "mixup", "ema", "ema_every"),
         *("dist_backend", "evaluate_every", "no_tensorboard", "debug_images", "planned_workers"),
     ]
