@@ -141,7 +141,7 @@ def test_a_newcomer_makes_its_first_pass_beside_the_others(etcd: str, tmp_path: 
         first = job.start(planned=2)
         until("training", lambda: (tmp_path / "run" / "metrics.jsonl").exists() or (tmp_path / "run" / "last-step").exists())
         second = job.start(planned=2)
-        assert [machine.wait(60) for machine in (first, second)] == [EXIT_FINISHED] * 2
+        assert [machine.wait(300) for machine in (first, second)] == [EXIT_FINISHED] * 2
     finally:
         job.stop_all()
         print(job.logs())
