@@ -10,7 +10,7 @@ import pulumi
 from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
-from workloads import datasets, etcd, helpers, logs, monitoring, namespaces, platform, storage, teams
+from workloads import certificates, datasets, etcd, helpers, logs, monitoring, namespaces, platform, storage, teams
 from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
@@ -34,12 +34,14 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     limits = namespaces.limits(cluster, spaces, people)
     priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
-    store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
+    issued = certificates.servers(cluster, people, images.controller, manager, base)
+    store = etcd.etcd(cluster, volumes, images.etcd, manager, [*base, *issued])
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
-    meeting = etcd.of_teams(cluster, people, images.etcd, manager, base)
+    meeting = etcd.of_teams(cluster, people, images.etcd, manager, [*base, *issued])
     theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *meeting, *legacy])
     rooms = [*theirs.values(), *namespaces.limits(cluster, theirs), *teams.limits(cluster, people, [*theirs.values()])]
     spaces, limits, base = {**spaces, **theirs}, [*limits, *rooms], [*base, *rooms]
+    told = certificates.workers(cluster, people, images.controller, manager, [*base, *issued])
     extra = cloud.helpers(cluster, workers)
     helping = [
         *helpers.helpers(cluster, extra, images.controller, manager, base),
@@ -69,7 +71,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     )
     if stack.webhook:
         platform.notifications(cluster, stack.webhook, [spaces[SYSTEM]])
-    needs = [*base, *claims, *prepared, facts]
+    needs = [*base, *claims, *prepared, *told, facts]
     controller = platform.controller(cluster, images.controller, manager, needs, owners=bool(people))
     access = namespaces.access(cluster, [*spaces.values()])
     teams.access(cluster, people, [*spaces.values(), *controller])

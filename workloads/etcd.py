@@ -4,8 +4,9 @@ A database at its quota raises etcd's alarm NOSPACE and refuses writes until it 
 is cleared: ebb/controller/etcd/maintenance.py does so on a schedule and by hand, ebb/controller/etcd/alarm.py reports it.
 No backup is made here: what is in etcd is worth as much as the jobs that run, and the cloud takes snapshots of its volume.
 
-Each team has an etcd of its own: jobs of others neither reach nor fill it. (Users of one etcd would keep keys apart, but not the
-quota, and a password that is lost with the stack would shut out the next one, which finds the volume.)
+Each team has an etcd of its own: jobs of others neither reach nor fill it, and its certificates open no other (certificates.py).
+(Users of one etcd would keep keys apart, but not the quota, and a password that is lost with the stack would shut out the next
+one, which finds the volume.) The older one speaks plain text: it is for images that are not ours, and know no certificates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from workloads.storage import claim
 from workloads.teams import Team
 
 IMAGE, LEGACY_IMAGE = "ebb-etcd", "ebb-etcd-legacy"  # what the files say in place of an image
-DATA = "data"  # what they call the volume
+DATA, TLS = "data", "tls"  # what they call the volumes
 # Of a team's etcd, measured at rest: 30 MB. A manager machine of 2 CPUs carries a dozen of them.
 TEAM_REQUESTS: Final = {"cpu": "25m", "memory": "64Mi"}
 TEAM_DATA: Final = "2Gi"  # as the volume of the other, and for the same reasons
@@ -29,9 +30,10 @@ TEAM_DATA: Final = "2Gi"  # as the volume of the other, and for the same reasons
 def etcd(
     cluster: Cluster, storage: Storage, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
 ) -> Resources:
-    """The rendezvous store: one member, its data on a volume. `needs`: the namespaces, the manager group, the priorities."""
+    """The rendezvous store: one member, its data on a volume. `needs`: the namespaces, the manager group, the priorities, the
+    certificates."""
     store = claim(cluster, storage.etcd, SYSTEM, needs)  # in place of the file's: it comes back with its data when the stack does
-    documents = manifest.placed(manifest.read("etcd.yaml"), _place(storage, manager))
+    documents = manifest.placed(manifest.read("etcd.yaml"), _place(storage, manager, _certificates(ETCD)))
     services = [document for document in documents if document["kind"] == "Service"]
     members = [document for document in documents if document["kind"] == "StatefulSet"]
     return [
@@ -54,11 +56,11 @@ def of_teams(
     cluster: Cluster, teams: Sequence[Team], image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
 ) -> Resources:
     """One for each team, for its jobs alone (workloads/namespaces.py). Its data is in its pod, and gone with that: jobs that meet
-    by Ebb's rendezvous register again. `needs`: the namespaces, the manager group, the priorities."""
-    volumes = [{"name": DATA, "emptyDir": {"sizeLimit": TEAM_DATA}}]
-    place = {"nodeSelector": manager.node_selector, "volumes": volumes}
+    by Ebb's rendezvous register again. `needs`: the namespaces, the manager group, the priorities, the certificates."""
     made: Resources = []
     for team in teams:
+        volumes = [{"name": DATA, "emptyDir": {"sizeLimit": TEAM_DATA}}, _certificates(team.etcd)]
+        place = {"nodeSelector": manager.node_selector, "volumes": volumes}
         documents = manifest.placed(_of_team(team), place)
         made += manifest.declare(documents, cluster.options(depends_on=needs), images={IMAGE: image})
     return made
@@ -88,10 +90,17 @@ def _renamed(value: Any, name: str) -> Any:
     return value.replace(f"//{ETCD}.", f"//{name}.") if isinstance(value, str) else value
 
 
-def _place(storage: Storage, manager: NodeGroup) -> manifest.Document:
-    """On the machine that has the volume, with the stack's claim."""
-    volumes = [{"name": DATA, "persistentVolumeClaim": {"claimName": storage.etcd.claim}}]
-    return {"nodeSelector": manager.node_selector, "volumes": volumes}
+def _place(storage: Storage, manager: NodeGroup, *volumes: manifest.Document) -> manifest.Document:
+    """On the machine that has the volume, with the stack's claim, and further volumes."""
+    data = {"name": DATA, "persistentVolumeClaim": {"claimName": storage.etcd.claim}}
+    return {"nodeSelector": manager.node_selector, "volumes": [data, *volumes]}
+
+
+def _certificates(etcd: str) -> manifest.Document:
+    """The file's volume with what an etcd shows, and asks for."""
+    (member,) = (one for one in manifest.read("etcd.yaml") if one["kind"] == "StatefulSet")
+    (volume,) = (one for one in member["spec"]["template"]["spec"]["volumes"] if one["name"] == TLS)
+    return {**volume, "secret": {**volume["secret"], "secretName": f"{etcd}-server"}}
 
 
 def etcd_maintenance(
@@ -105,7 +114,7 @@ def etcd_maintenance(
     what they need."""
     written = manifest.read("maintenance.yaml")
     (container,) = written[0]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-    container["command"] += [f"--etcd=http://{team.etcd}:{ETCD_PORT}" for team in teams]
+    container["command"] += [f"--etcd=https://{team.etcd}:{ETCD_PORT}" for team in teams]
     documents = manifest.placed(written, {"nodeSelector": manager.node_selector})
     (made,) = manifest.declare(documents, cluster.options(depends_on=needs), images={CONTROLLER_IMAGE: image})
     return made

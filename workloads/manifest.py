@@ -15,8 +15,8 @@ import yaml
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.apiextensions.v1 import CustomResourceDefinition
 from pulumi_kubernetes.apps.v1 import DaemonSet, Deployment, StatefulSet
-from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, ResourceQuota, Service, ServiceAccount
+from pulumi_kubernetes.batch.v1 import CronJob, Job
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, ResourceQuota, Secret, Service, ServiceAccount
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
@@ -38,6 +38,7 @@ _KINDS: Mapping[str, tuple[Callable[..., pulumi.Resource], Mapping[str, str]]] =
     "CustomResourceDefinition": (CustomResourceDefinition, {"spec": "spec"}),
     "DaemonSet": (DaemonSet, {"spec": "spec"}),
     "Deployment": (Deployment, {"spec": "spec"}),
+    "Job": (Job, {"spec": "spec"}),
     "Namespace": (Namespace, {}),
     "PodDisruptionBudget": (PodDisruptionBudget, {"spec": "spec"}),
     "PriorityClass": (
@@ -52,6 +53,7 @@ _KINDS: Mapping[str, tuple[Callable[..., pulumi.Resource], Mapping[str, str]]] =
     "ResourceQuota": (ResourceQuota, {"spec": "spec"}),
     "Role": (Role, {"rules": "rules"}),
     "RoleBinding": (RoleBinding, {"roleRef": "role_ref", "subjects": "subjects"}),
+    "Secret": (Secret, {"type": "type"}),
     "Service": (Service, {"spec": "spec"}),
     "ServiceAccount": (ServiceAccount, {"automountServiceAccountToken": "automount_service_account_token"}),
     "StatefulSet": (StatefulSet, {"spec": "spec"}),

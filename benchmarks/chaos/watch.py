@@ -9,16 +9,19 @@ elsewhere: from the newest we go back to the last that we knew.
 import asyncio
 import base64
 import json
+import ssl
+import tempfile
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.history import History
 from benchmarks.chaos.judge import ENDS
 from benchmarks.week.seen import ChangeSignal, Watched, worker
 from ebb.api.contract import RUNNING
-from ebb.kube import ELASTIC_JOBS, LEASES, PODS, Kube, KubeError
+from ebb.kube import ELASTIC_JOBS, LEASES, PODS, SECRETS, Kube, KubeError
 
 Object = dict[str, Any]
 
@@ -35,7 +38,8 @@ class Watch:
     """See the module's docstring."""
 
     def __init__(self, kube: Kube, history: History) -> None:
-        self.changes, self._history = ChangeSignal(), history
+        self.changes, self._history, self._kube = ChangeSignal(), history, kube
+        self._trust: ssl.SSLContext | None = None
         self.pods = Watched(kube, PODS, changed=self.changes.notify)
         self.jobs = Watched(kube, ELASTIC_JOBS, NAMESPACE, changed=self.changes.notify)
         self.pods.listeners.append(self._pod)
@@ -137,7 +141,10 @@ class Watch:
         while True:
             self._notice_absence()
             addresses = [(pod.get("status") or {}).get("podIP") for pod in self._of(SYSTEM, "etcd")]
-            for address in filter(None, addresses):
+            if self._trust is None:
+                with suppress(KubeError):
+                    self._trust = await _certificates(self._kube)
+            for address in filter(None, addresses if self._trust else ()):
                 for key, value, revision in await asyncio.to_thread(self._news, address):
                     self._history.add("key", key=key, value=value, revision=revision)
                     self.changes.notify()
@@ -147,7 +154,7 @@ class Watch:
         """In the order in which they were written; none while etcd does not answer."""
         found = []
         try:
-            newest = _range(address, PREFIX, prefix=True)
+            newest = self._range(address, PREFIX, prefix=True)
             for item in newest:
                 key = _decoded(item["key"])
                 if key.startswith(RECORDS[0]) or key.endswith(RECORDS[1]):
@@ -163,23 +170,34 @@ class Watch:
         while int(item["mod_revision"]) > known:
             revision = int(item["mod_revision"])
             found.append((key, _decoded(item["value"]), revision))
-            before = _range(address, key, revision=revision - 1) if int(item["version"]) > 1 else []
+            before = self._range(address, key, revision=revision - 1) if int(item["version"]) > 1 else []
             if not before:
                 break
             item = before[0]
         return found
 
+    def _range(self, address: str, key: str, *, prefix: bool = False, revision: int = 0) -> list[Object]:
+        body: Object = {"key": _encoded(key)}
+        if prefix:
+            body["range_end"] = _encoded(key[:-1] + chr(ord(key[-1]) + 1))
+        if revision:
+            body["revision"] = revision
+        request = urllib.request.Request(f"https://{address}:2379/v3/kv/range", data=json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=self._trust) as answer:  # noqa: S310 - https
+            found: list[Object] = json.load(answer).get("kvs", [])
+        return found
 
-def _range(address: str, key: str, *, prefix: bool = False, revision: int = 0) -> list[Object]:
-    body: Object = {"key": _encoded(key)}
-    if prefix:
-        body["range_end"] = _encoded(key[:-1] + chr(ord(key[-1]) + 1))
-    if revision:
-        body["revision"] = revision
-    request = urllib.request.Request(f"http://{address}:2379/v3/kv/range", data=json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - http, of an address of the devcluster
-        found: list[Object] = json.load(answer).get("kvs", [])
-    return found
+
+async def _certificates(kube: Kube) -> ssl.SSLContext:
+    """Those of etcd's maintenance. Raises KubeError."""
+    data = (await kube.get(SECRETS, SYSTEM, "etcd-maintenance"))["data"]
+    with tempfile.TemporaryDirectory() as folder:
+        for key in ("etcd.ca.crt", "etcd.crt", "etcd.key"):
+            Path(folder, key).write_bytes(base64.b64decode(data[key]))
+        trust = ssl.create_default_context(cafile=f"{folder}/etcd.ca.crt")
+        trust.load_cert_chain(f"{folder}/etcd.crt", f"{folder}/etcd.key")
+    trust.check_hostname = False  # it is asked by its pod's address; its authority signs for no other
+    return trust
 
 
 def _encoded(text: str) -> str:

@@ -67,7 +67,9 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
     parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
     parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and probes (default: %(default)s)")
-    parser.add_argument("--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms (default: none)")
+    parser.add_argument(
+        "--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms, by its metrics address (default: none)"
+    )
     parser.add_argument(
         "--webhook-file",
         type=Path,
@@ -95,7 +97,7 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
     if not port.isdecimal():
         parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
     if given.etcd and not given.etcd.startswith(("http://", "https://")):
-        parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2379")
+        parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2381")
     if given.silent_after is not None and not given.silent_after > RENEWAL_SECONDS:
         parser.error(
             f"--silent-after {given.silent_after:g} is too short: kubelets renew every {RENEWAL_SECONDS:g} s, so use more than "

@@ -141,9 +141,13 @@ def workloads(graph: Graph) -> dict[str, dict[str, Any]]:
     return {name: spec.get("jobTemplate", {"spec": spec})["spec"] for name, spec in found.items()}
 
 
+CERTIFICATES = ("etcd-certificates", "job-etcd-certificates-servers", "job-etcd-certificates-workers")
+
+
 def test_platform_pods_land_on_the_manager_machine(graph: Graph) -> None:
     manager = node_groups(graph)["manager"]["labels"]
-    assert set(workloads(graph)) == {CONTROLLER, GATEWAY, "etcd", "etcd-maintenance", "prepare-storage", "prepare-digits"}
+    etcd = {"etcd", "etcd-maintenance", *CERTIFICATES}
+    assert set(workloads(graph)) == {CONTROLLER, GATEWAY, *etcd, "prepare-storage", "prepare-digits"}
     for name, spec in workloads(graph).items():
         selector = spec["template"]["spec"]["nodeSelector"]
         assert selector.items() <= manager.items(), name
@@ -171,7 +175,7 @@ def test_every_pod_passes_restricted_and_has_a_read_only_root(graph: Graph) -> N
 def test_images_are_those_of_the_box(graph: Graph) -> None:
     images = {name: spec["template"]["spec"]["containers"][0]["image"] for name, spec in workloads(graph).items()}
     assert images == {
-        **dict.fromkeys((CONTROLLER, GATEWAY, "prepare-storage", "etcd-maintenance"), "ebb/controller:1"),
+        **dict.fromkeys((CONTROLLER, GATEWAY, "prepare-storage", "etcd-maintenance", *CERTIFICATES), "ebb/controller:1"),
         "etcd": "ebb/etcd:1",
         "prepare-digits": "ebb/trainer:1",
     }
@@ -214,9 +218,8 @@ def test_the_older_etcd_is_there_if_the_stack_wants_it(tmp_path: Path, monkeypat
     there = declared(tmp_path, legacyRendezvous=True, jobs=[JOB])
     pod = workloads(there)["etcd-legacy"]["template"]["spec"]
     assert [one["image"] for one in pod["containers"]] == ["ebb/etcd-legacy:1"]
-    assert (pod["volumes"], pod["nodeSelector"]) == tuple(
-        workloads(there)["etcd"]["template"]["spec"][key] for key in ("volumes", "nodeSelector")
-    )
+    newer = workloads(there)["etcd"]["template"]["spec"]
+    assert (pod["volumes"], pod["nodeSelector"]) == (newer["volumes"][:1], newer["nodeSelector"])
     service = there["service-etcd-legacy"].inputs["metadata"]
     assert platform(there)["legacyEtcdEndpoint"] == f"{service['name']}.{service['namespace']}.svc:2379"
     assert "etcd" in before(there, "etcd-legacy")
@@ -299,6 +302,8 @@ def test_a_stack_without_teams_has_nothing_of_them(graph: Graph, teamed: Graph) 
         "prepare-storage",
         "etcd-maintenance",
         "cluster",
+        "role-etcd-certificates",
+        *CERTIFICATES,
     }  # which know of them or of their etcds, or of the folder
     assert {name for name in graph if graph[name].inputs != teamed[name].inputs} == told
 
@@ -309,7 +314,7 @@ def test_a_team_has_all_that_jobs_have(teamed: Graph) -> None:
     for kind in ("Deployment", "Service", "NetworkPolicy"):
         assert there[kind] == usual[kind]
     assert there["ResourceQuota"] == usual["ResourceQuota"] | {"team"}
-    assert there["Role"] == {"ebb-reader", "ebb-researcher", "ebb-lead", "ebb-controller-records"}
+    assert there["Role"] == {"ebb-reader", "ebb-researcher", "ebb-lead", "ebb-controller-records", "etcd-certificates"}
     assert inside(teamed, "ebb-team-speech")["ResourceQuota"] == usual["ResourceQuota"], "without a limit"
     labels = teamed["namespace-ebb-team-vision"].inputs["metadata"]["labels"]
     assert labels == {**teamed["namespace-elastic-job"].inputs["metadata"]["labels"], "ebb.dev/team": "vision"}

@@ -49,10 +49,14 @@ AGENT, RDMA = "ebb-notices", "ebb-rdma"
 UNRESTRICTED = {*PLUGINS, "prepare-storage", AGENT, RDMA}
 
 
+CERTIFICATES = {"etcd-certificates", "etcd-certificates-servers", "etcd-certificates-workers"}
+
+
 def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> None:
     found = pods(world)
     assert set(found) == {
         *("ebb-controller", "ebb-gateway", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler"),
+        *CERTIFICATES,
         *("prepare-digits", "prepare-storage", "dataset-tiny-imagenet-200", "dataset-birds"),
         *PLUGINS,
         AGENT,
@@ -90,7 +94,7 @@ def test_what_the_other_manager_machine_can_run_leaves_a_dead_one_in_half_a_minu
 
 def test_only_who_speaks_to_the_api_server_has_a_token(world: Declared) -> None:
     with_token = {name for name, pod in pods(world).items() if pod.get("automountServiceAccountToken") is not False}
-    assert with_token == {"ebb-controller", "cluster-autoscaler", AGENT}
+    assert with_token == {"ebb-controller", "cluster-autoscaler", AGENT, *CERTIFICATES}
 
 
 # --- The agents of spot machines ------------------------------------------------------------------------------------------------
@@ -480,7 +484,11 @@ def test_data_sets_need_the_folders(world: Declared) -> None:
 
 
 def test_a_stack_without_data_sets_has_no_such_job() -> None:
-    assert set(stack(digits=False, datasets=[]).named("Job")) == {"prepare-storage"}
+    assert set(stack(digits=False, datasets=[]).named("Job")) == {
+        "prepare-storage",
+        "job-etcd-certificates-servers",
+        "job-etcd-certificates-workers",
+    }
 
 
 def test_jobs_start_when_all_is_there(world: Declared) -> None:

@@ -87,9 +87,9 @@ def test_the_fix_in_the_message_starts_the_cron_job(seen: Declared) -> None:
 def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:
     (container,) = pods(seen)["etcd-maintenance"]["containers"]
     assert container["command"][2:] == [
-        *("python3", "-m", "ebb.controller.etcd.maintenance", "--etcd=http://etcd:2379"),
+        *("python3", "-m", "ebb.controller.etcd.maintenance", "--etcd=https://etcd:2379", "--certificates=/etc/ebb/etcd"),
         f"--quota-bytes={flags(seen)['quota-backend-bytes']}",
-        "--etcd=http://etcd-team-vision:2379",
+        "--etcd=https://etcd-team-vision:2379",
     ]
     assert seen.one("CronJob").inputs["spec"]["concurrencyPolicy"] == "Forbid"
 
@@ -108,7 +108,10 @@ def test_a_teams_etcd_is_the_same_under_its_own_name_with_its_data_in_its_pod(se
     words = [word.replace("//etcd.", f"//{TEAM.etcd}.") for word in pods(seen)["etcd"]["containers"][0]["command"]]
     (container,) = pods(seen)[TEAM.etcd]["containers"]
     assert (container["command"], container["name"]) == (words, "etcd")
-    assert any(f"http://{TEAM.etcd}.{SYSTEM}.svc" in word for word in words)
+    assert any(f"https://{TEAM.etcd}.{SYSTEM}.svc" in word for word in words)
     assert container["volumeMounts"] == usual["template"]["spec"]["containers"][0]["volumeMounts"]
-    assert pods(seen)[TEAM.etcd]["volumes"] == [{"name": "data", "emptyDir": {"sizeLimit": "2Gi"}}]
+    data, tls = pods(seen)[TEAM.etcd]["volumes"]
+    assert data == {"name": "data", "emptyDir": {"sizeLimit": "2Gi"}}
+    assert tls["secret"]["secretName"] == "etcd-team-vision-server"
+    assert pods(seen)["etcd"]["volumes"][1] == {**tls, "secret": {**tls["secret"], "secretName": "etcd-server"}}
     assert seen.one("Service", f"service-{TEAM.etcd}").inputs["spec"]["selector"] == {"app.kubernetes.io/name": TEAM.etcd}

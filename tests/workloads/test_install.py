@@ -27,7 +27,10 @@ pytestmark = pytest.mark.e2e
 
 FOLDER = ROOT / "workloads" / "manifests"
 JOB_FILES = [*sorted((ROOT / "workloads" / "jobs").glob("*.yaml")), ROOT / "tests" / "workloads" / "articles" / "imagenet.yaml"]
-WITH_STATUS = ("Namespace", "DaemonSet", "Deployment", "StatefulSet", "CronJob", "PodDisruptionBudget", "PersistentVolumeClaim")
+WITH_STATUS = (
+    *("Namespace", "DaemonSet", "Deployment", "StatefulSet", "CronJob", "Job"),
+    *("PodDisruptionBudget", "PersistentVolumeClaim"),
+)
 POLICIES = ("ebb-elasticjobs", "ebb-records", "ebb-secrets", "ebb-owners", "ebb-owned-pods", "ebb-owned-configmaps")
 POLICY = "ValidatingAdmissionPolicy 'ebb-elasticjobs' with binding 'ebb-elasticjobs' denied request: "
 
@@ -128,13 +131,14 @@ def test_there_is_no_difference_left(cluster: Cluster) -> None:
 def test_all_images_are_real_ones_and_of_one_place(cluster: Cluster) -> None:
     found = {}
     for item in rendered():
-        if item["kind"] in ("DaemonSet", "Deployment", "StatefulSet", "CronJob"):
+        if item["kind"] in ("DaemonSet", "Deployment", "StatefulSet", "CronJob", "Job"):
             spec = item["spec"].get("jobTemplate", item)["spec"]["template"]["spec"]
             found[item["metadata"]["name"]] = spec["containers"][0]["image"]
     assert found == {
         "etcd": manifest.pinned("ebb-etcd"),
         "ebb-controller": "ebb-controller:dev",
         "ebb-notices": "ebb-controller:dev",
+        "etcd-certificates": "ebb-controller:dev",
         "etcd-maintenance": "ebb-controller:dev",
     }
 

@@ -87,7 +87,7 @@ def test_both_etcds_have_a_folder_of_their_own_on_one_volume_and_its_machine() -
         for name in ("etcd", "etcd-legacy")
     }
     assert len(set(folders.values())) == 2
-    assert pods()["etcd"]["volumes"] == pods()["etcd-legacy"]["volumes"]
+    assert pods()["etcd"]["volumes"][0] == pods()["etcd-legacy"]["volumes"][0]
     (term,) = pods()["etcd-legacy"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = documents("etcd.yaml")["StatefulSet", "etcd"]["spec"]["template"]["metadata"]["labels"]
     assert term["labelSelector"]["matchLabels"].items() <= labels.items()
@@ -95,7 +95,7 @@ def test_both_etcds_have_a_folder_of_their_own_on_one_volume_and_its_machine() -
 
 
 def test_every_pod_passes_restricted_in_the_platforms_class_and_writes_nowhere() -> None:
-    assert set(pods()) == {"ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance"}
+    assert set(pods()) == {"ebb-controller", "etcd", "etcd-certificates", "etcd-legacy", "etcd-maintenance"}
     for name, pod in pods().items():
         assert (violations(pod), pod["priorityClassName"]) == ([], "ebb-system"), name
         assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"]), name
@@ -114,14 +114,37 @@ def test_the_elastic_rest_goes_after_jobs_and_pushes_nobody_off() -> None:
 def test_maintenance_knows_etcds_quota_and_address() -> None:
     command = pods()["etcd"]["containers"][0]["command"]
     (quota,) = [word.partition("=")[2] for word in command if word.startswith("--quota-backend-bytes=")]
-    assert pods()["etcd-maintenance"]["containers"][0]["command"][-2:] == ["--etcd=http://etcd:2379", f"--quota-bytes={quota}"]
-    assert "--etcd=http://etcd:2379" in pods()["ebb-controller"]["containers"][0]["args"]
+    words = ["--etcd=https://etcd:2379", "--certificates=/etc/ebb/etcd", f"--quota-bytes={quota}"]
+    assert pods()["etcd-maintenance"]["containers"][0]["command"][-3:] == words
+    assert "--etcd=http://etcd:2381" in pods()["ebb-controller"]["containers"][0]["args"]
+
+
+def test_certificates_are_made_by_who_may_fill_these_secrets_and_make_none() -> None:
+    found = list(yaml.safe_load_all((MANIFESTS / "certificates.yaml").read_text()))
+    secrets = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found if one["kind"] == "Secret"}
+    rules = [(one["metadata"]["namespace"], rule) for one in found for rule in one.get("rules", [])]
+    assert all(rule["verbs"] == ["get", "patch"] and rule["resources"] == ["secrets"] for _, rule in rules)
+    assert {(namespace, name) for namespace, rule in rules for name in rule["resourceNames"]} == secrets
+    assert all("data" not in one for one in found), "to apply it again would empty them"
+    job, cron = (next(one for one in found if one["kind"] == kind)["spec"] for kind in ("Job", "CronJob"))
+    assert job["template"] == cron["jobTemplate"]["spec"]["template"]
+
+
+def test_etcd_has_a_certificate_and_asks_for_one() -> None:
+    (container,) = pods()["etcd"]["containers"]
+    words = dict(word.removeprefix("--").split("=", 1) for word in container["command"][1:])
+    assert words["client-cert-auth"] == "true"
+    assert {words[f"{url}-client-urls"].partition(":")[0] for url in ("listen", "advertise")} == {"https"}
+    (_, tls) = pods()["etcd"]["volumes"]
+    mounted = {f"/etc/etcd/tls/{one['path']}" for one in tls["secret"]["items"]}
+    assert {words[flag] for flag in ("cert-file", "key-file", "trusted-ca-file")} == mounted
+    assert {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {2381}
 
 
 def test_etcds_data_is_on_a_volume_of_the_default_class() -> None:
     claim = documents("etcd.yaml")["PersistentVolumeClaim", "etcd-data"]
     assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
-    (volume,) = pods()["etcd"]["volumes"]
+    (volume, _) = pods()["etcd"]["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
 
 

@@ -1,5 +1,6 @@
-"""Keep etcd's database small, and clear its alarm NOSPACE: `python -m ebb.controller.etcd.maintenance --etcd http://etcd:2379`.
-With --etcd said again, those of several, one after the other.
+"""Keep etcd's database small, and clear its alarm NOSPACE: `python -m ebb.controller.etcd.maintenance --etcd https://etcd:2379`.
+With --etcd said again, those of several, one after the other. For each https:// address, --certificates is a folder with
+<host>.ca.crt, <host>.crt and <host>.key, as certificates.py writes them.
 
 Ordinary runs defragment when half of the file is holes. Under the alarm, etcd refuses writes until three things have happened:
 older revisions are dropped, the file is rewritten without them, and the alarm is taken back, in this order. The last is done
@@ -13,10 +14,13 @@ nobody.
 import argparse
 import json
 import logging
+import ssl
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 Object = dict[str, Any]
@@ -83,13 +87,23 @@ def _mib(size: float) -> str:
     return f"{size / 2**20:.1f} MiB"
 
 
-def gateway(address: str) -> Post:
-    """The real Post."""
+def gateway(address: str, certificates: Path | None = None) -> Post:
+    """The real Post. Raises EtcdError where the certificates cannot be used."""
+    context = None
+    if certificates and (host := urllib.parse.urlsplit(address).hostname) and address.startswith("https://"):
+        try:
+            context = ssl.create_default_context(cafile=str(certificates / f"{host}.ca.crt"))
+            context.load_cert_chain(certificates / f"{host}.crt", certificates / f"{host}.key")
+        except OSError as error:  # ssl.SSLError is one
+            fix = "kubectl -n ebb-system create job --from=cronjob/etcd-certificates certificates-now"
+            raise EtcdError(
+                f"the certificates for {address} in {certificates} cannot be used: {error}; make them: {fix}"
+            ) from error
 
     def post(path: str, body: Object) -> Object:
         request = urllib.request.Request(address + path, json.dumps(body).encode())  # noqa: S310 - the address is checked below
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:  # noqa: S310
                 read: Object = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise EtcdError(f"{address}{path}: {error.code} {error.read(500).decode(errors='replace')}") from error
@@ -109,19 +123,20 @@ def main(arguments: Sequence[str]) -> int:
         "--etcd",
         required=True,
         action="append",
-        metavar="http://HOST:PORT",
+        metavar="https://HOST:PORT",
         help="a client address of the one member; may be said again for another etcd",
     )
+    parser.add_argument("--certificates", type=Path, metavar="FOLDER", help="what opens the etcds with an https:// address")
     parser.add_argument("--quota-bytes", required=True, type=int, help="what etcd was started with as --quota-backend-bytes")
     given = parser.parse_args(arguments)
     for address in given.etcd:
         if not address.startswith(("http://", "https://")):
-            parser.error(f"--etcd {address!r} is not an address: use for example http://etcd:2379")
+            parser.error(f"--etcd {address!r} is not an address: use for example https://etcd:2379")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
     code = 0
     for address in given.etcd:  # one that does not answer is no reason to leave out the others
         try:
-            log.info("%s: %s", address, maintain(gateway(address.rstrip("/")), given.quota_bytes))
+            log.info("%s: %s", address, maintain(gateway(address.rstrip("/"), given.certificates), given.quota_bytes))
         except EtcdError as error:
             log.error("%s", error)
             code = 1

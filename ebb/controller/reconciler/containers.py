@@ -4,10 +4,11 @@
     met = rendezvous(job, container, platform)          # Rendezvous(backend="etcd3", endpoint="etcd-service:2379")
     mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
     connect(spec, container, seat.network)
+    certify(spec, container)                            # if met.certified
     inject(container, job, index=2, attempt=0, met=met, planned=4)
 
-`mount`, `connect` and `inject` change what they are given. Other containers are left alone, and what the author set stays. What a
-ConfigMap or Secret sets as a whole (envFrom) is not seen here, so a variable of ours wins over one that comes from there.
+`mount`, `connect`, `certify` and `inject` change what they are given. Other containers are left alone, and what the author set
+stays. What a ConfigMap or Secret sets as a whole (envFrom) is not seen here, so a variable of ours wins over one from there.
 
 For the rendezvous, what the author told the launcher counts first, then spec.rdzvBackend, then what is usual on the stack. An
 etcd of the author's own is used as it is written. On a cluster that no stack of ours describes, nothing is known of any etcd.
@@ -21,6 +22,7 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.parts import IN_PLACE_TIMES, RESTART_IN_PLACE
+from ebb.api.platform import NAMESPACE as SYSTEM
 from ebb.api.platform import Network, Platform, Volume
 from ebb.api.quantities import quantity
 from ebb.api.spec import Job
@@ -51,12 +53,14 @@ NEED_V2 = frozenset({names.BACKEND_ETCD, "etcd-v2"})  # torch's two: they speak 
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous:
     """`problem`: why workers could not meet there, and what to do; "" if they can. `prefix`: under it torch would make a folder
-    for the run that ends after two hours; the controller makes it first, without an end (etcd/legacy.py). "": it need not."""
+    for the run that ends after two hours; the controller makes it first, without an end (etcd/legacy.py). "": it need not.
+    `certified`: that etcd asks for a certificate, which is in a Secret of the job's namespace."""
 
     backend: str
     endpoint: str
     problem: str = ""
     prefix: str = ""
+    certified: bool = False
 
     def folder(self, meeting: str) -> str:
         """Of the run with that id."""
@@ -69,7 +73,11 @@ def rendezvous(job: Job, container: Mapping[str, Any], platform: Platform | None
     asked = said.get("rdzv_backend") or written.get(names.ENV_RDZV_BACKEND) or job.spec.rdzv_backend
     usual = platform.usual_backend(str(container.get("image", ""))) if platform else names.BACKEND_ETCD3
     backend, endpoint = asked or usual, job.spec.rdzv_endpoint
-    if backend not in NEED_V2 or "rdzv_endpoint" in said or names.ENV_RDZV_ENDPOINT in written:
+    written_endpoint = said.get("rdzv_endpoint") or written.get(names.ENV_RDZV_ENDPOINT)
+    if backend not in NEED_V2:
+        certified = backend == names.BACKEND_ETCD3 and _is_ours(written_endpoint or endpoint, job.namespace)
+        return Rendezvous(backend=backend, endpoint=endpoint, certified=certified)
+    if "rdzv_endpoint" in said or names.ENV_RDZV_ENDPOINT in written:
         return Rendezvous(backend=backend, endpoint=endpoint)
     older = platform.legacy_etcd_endpoint if platform else names.LEGACY_ETCD
     if platform and platform.is_etcd(endpoint):
@@ -79,6 +87,20 @@ def rendezvous(job: Job, container: Mapping[str, Any], platform: Platform | None
     kept = backend == names.BACKEND_ETCD and endpoint == older  # what etcd-v2 keeps there lives as long as its members
     settings = said.get("rdzv_conf") or written.get(ENV_RDZV_CONF) or ""
     return Rendezvous(backend=backend, endpoint=endpoint, prefix=_prefix(settings) if kept else "")
+
+
+def _is_ours(endpoint: str, namespace: str) -> bool:
+    """True for the etcd that Ebb runs for the jobs of a namespace, under any of its names."""
+    if namespace == names.JOBS_NAMESPACE:
+        etcd = names.ETCD
+    elif namespace.startswith(names.TEAM_PREFIX):
+        etcd = names.TEAM_ETCD + namespace.removeprefix(names.TEAM_PREFIX)
+    else:
+        return False
+    place = endpoint.removeprefix("https://").rstrip("/").partition(":")[0]
+    name, _, within = place.partition(".")
+    within = within.partition(".")[0]
+    return (name == names.ETCD_ALIAS and within in ("", namespace)) or (name == etcd and within == SYSTEM)
 
 
 def run_id(container: Mapping[str, Any], usual: str) -> str:
@@ -153,6 +175,18 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
         container["volumeMounts"] = mounts
 
 
+def certify(spec: Object, container: Object) -> None:
+    """Give the container what opens its namespace's etcd. The pod waits until the Secret has all of it. What the author
+    has mounted there stays."""
+    if any(one["mountPath"].rstrip("/") == names.ETCD_FOLDER for one in container.get("volumeMounts") or []):
+        return
+    keys = [{"key": key, "path": key} for key in ("ca.crt", "tls.crt", "tls.key")]
+    source = {"secretName": names.ETCD_SECRET, "items": keys}
+    spec["volumes"] = [*(spec.get("volumes") or []), {"name": names.ETCD_SECRET, "secret": source}]
+    mounted = {"name": names.ETCD_SECRET, "mountPath": names.ETCD_FOLDER, "readOnly": True}
+    container["volumeMounts"] = [*(container.get("volumeMounts") or []), mounted]
+
+
 def sidecar_annotations(spec: Object, volumes: Sequence[Volume]) -> dict[str, str]:
     """The annotations by which the cloud adds what serves those of the platform's volumes that the pod mounts."""
     claims = {(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in spec.get("volumes") or ()}
@@ -198,7 +232,9 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     burn_in = {names.ENV_BURN_IN_SECONDS: str(tested)} if tested else {}
     rules = _restart_rules(job)
     again = {names.ENV_RESTART_RULES: rules} if rules else {}
-    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold, **burn_in, **again}
+    tls = {names.ENV_ETCD_TLS: names.ETCD_FOLDER} if met.certified else {}
+    asked = {**restarts, **page, **hold, **burn_in, **again, **tls}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **asked}
     values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     node = [(names.ENV_NODE_NAME, "spec.nodeName")] if tested else []

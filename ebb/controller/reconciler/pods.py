@@ -18,6 +18,7 @@ from ebb.api.spec import Job
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.containers import (
     Rendezvous,
+    certify,
     connect,
     inject,
     mount,
@@ -136,6 +137,8 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     if pod_placement.network:
         connect(spec, container, pod_placement.network)
     met = pod_placement.met or rendezvous(job, container, None)
+    if met.certified:
+        certify(spec, container)
     inject(container, job, index=index, attempt=attempt, met=met, planned=pod_placement.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -72,7 +72,10 @@ def explain(endpoint: str, status: int, found: Mapping[str, Any], *, user: str) 
             return Refused(f"{said}: {fix.format(user=user)}".removesuffix(": "))
     if status == 404 and code in (0, _NOT_FOUND):
         return Refused(f"{endpoint} answered 404: it is no etcd of 3.4 or newer, or runs with --enable-grpc-gateway=false")
-    if code in _TRY_AGAIN or "UNEXPECTED_EOF" in message or status >= 500 or status == 429 or "too many requests" in message:
+    hung_up = (
+        "UNEXPECTED_EOF" in message or "EOF occurred in violation" in message
+    )  # it is being restarted, or has just refused us
+    if code in _TRY_AGAIN or hung_up or status >= 500 or status == 429 or "too many requests" in message:
         return Unreachable(said)
     return Refused(said)
 

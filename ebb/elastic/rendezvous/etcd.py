@@ -21,6 +21,7 @@ import os
 import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -53,7 +54,8 @@ _Events = list[KeyEvent]
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """Paths of PEM files. Without `cacert` the system's authorities count; `cert` and `key` where etcd asks for them."""
+    """Paths of PEM files, which are read again when they have been renewed. Without `cacert` the system's authorities count;
+    `cert` and `key` where etcd asks for them."""
 
     cacert: str = ""
     cert: str = ""
@@ -70,6 +72,10 @@ class Tls:
                 f"{error}; each must be the path of a readable PEM file"
             ) from error
         return context
+
+    def written(self) -> tuple[int, ...]:
+        """When the files were written, in nanoseconds; 0 for one that cannot be seen now. Kubernetes renews them in place."""
+        return tuple(_written(path) for path in (self.cacert, self.cert, self.key) if path)
 
 
 class Etcd:
@@ -96,7 +102,7 @@ class Etcd:
         self._current = 0
         self._token = ""
         self._pool: urllib3.PoolManager | None = None
-        self._pool_of = 0
+        self._pool_of: tuple[int, tuple[int, ...]] = (0, ())
         self._watches: set[urllib3.BaseHTTPResponse] = set()
 
     @property
@@ -298,13 +304,20 @@ class Etcd:
         self._token = answer["token"]
 
     def _connections(self) -> urllib3.PoolManager:
-        """Of this process: a fork's child must not share its parent's connections."""
-        pool = self._pool
-        if pool is None or self._pool_of != os.getpid():
+        """Of this process: a fork's child must not share its parent's connections. And of the certificates that are there now."""
+        pool, state = self._pool, (os.getpid(), self._tls.written() if self._tls else ())
+        if pool is None or self._pool_of != state:
             context = (self._tls or Tls()).context() if any(url.startswith("https") for url in self.endpoints) else None
             pool = self._pool = self._addresses.pool(retries=False, maxsize=4, ssl_context=context)
-            self._pool_of = os.getpid()
+            self._pool_of = state
         return pool
+
+
+def _written(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _url(endpoint: str, secure: bool) -> str:

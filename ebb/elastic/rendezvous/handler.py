@@ -4,6 +4,7 @@
 
     torchrun --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB script.py
     ... --rdzv_endpoint=https://a:2379,https://b:2379 --rdzv_conf=cacert=/tls/ca.crt,user=ebb   (password: EBB_ETCD_PASSWORD)
+    EBB_ETCD_TLS=/tls torchrun ...     # as --rdzv_conf=cacert=/tls/ca.crt,cert=/tls/tls.crt,key=/tls/tls.key, where it names none
 
 Installed as a package it is found by its entry point (entry_point.py); where the code only lies on PYTHONPATH the launcher
 registers it. Other settings of --rdzv_conf: _SETTINGS below. EBB_PLANNED_WORKERS is how many machines the controller plans for
@@ -39,7 +40,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
 )
 
-from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_PLANNED_WORKERS
+from ebb.elastic.contract import ENV_ETCD_TLS, ENV_OUTPUT_DIR, ENV_PLANNED_WORKERS
 from ebb.elastic.rendezvous.etcd import EtcdError, Refused
 from ebb.elastic.rendezvous.generation import EtcdAddress, Generation, open_etcd
 from ebb.elastic.rendezvous.member import Member
@@ -255,7 +256,7 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
         raise ValueError(f"--rdzv_conf has no {', '.join(map(repr, unknown))} for the backend {BACKEND}. It has {known}")
     if not parameters.endpoint:
         raise ValueError("--rdzv_endpoint is missing: where etcd is, such as etcd:2379 or https://a:2379,https://b:2379")
-    etcd = _address_of_etcd(parameters.endpoint, found)
+    etcd = _address_of_etcd(parameters.endpoint, _with_certificates(found, parameters.endpoint, os.environ.get(ENV_ETCD_TLS)))
     address = parameters.local_addr or own_address(etcd.endpoint)
     output = os.environ.get(ENV_OUTPUT_DIR)
     settings = RendezvousSettings(
@@ -301,6 +302,13 @@ def own_address(endpoint: str) -> str:
                 probe.connect(found[0][4])  # of UDP: nothing is sent
                 return str(probe.getsockname()[0])
     return socket.getfqdn()
+
+
+def _with_certificates(found: Mapping[str, Any], endpoint: str, folder: str | None) -> Mapping[str, Any]:
+    """The settings, with the files that the environment names, unless something there or in the endpoint says otherwise."""
+    if not folder or "http://" in endpoint or found.keys() & {"protocol", "cacert", "cert", "key"}:
+        return found
+    return {**found, "cacert": f"{folder}/ca.crt", "cert": f"{folder}/tls.crt", "key": f"{folder}/tls.key"}
 
 
 def _address_of_etcd(endpoint: str, found: Mapping[str, Any]) -> EtcdAddress:

@@ -37,6 +37,9 @@ def spec_of(job: Object, **rest: Any) -> Object:
     return spec
 
 
+CERTIFICATE = ("ca.crt", "tls.crt", "tls.key")
+
+
 def test_the_whole_pod() -> None:
     job = make_job(container={"resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}}})
     pod_placement = PodPlacement(
@@ -98,6 +101,10 @@ def test_the_whole_pod() -> None:
             "volumes": [
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "6144Mi"}},
                 {"name": "data", "persistentVolumeClaim": {"claimName": "ebb-data"}},
+                {
+                    "name": "ebb-etcd",
+                    "secret": {"secretName": "ebb-etcd", "items": [{"key": key, "path": key} for key in CERTIFICATE]},
+                },
             ],
             "containers": [
                 {
@@ -126,6 +133,7 @@ def test_the_whole_pod() -> None:
                         {"name": "EBB_METRICS_PORT", "value": "9400"},
                         {"name": "EBB_PLANNED_WORKERS", "value": "4"},
                         {"name": "EBB_LAUNCHER_PORT", "value": "9401"},
+                        {"name": "EBB_ETCD_TLS", "value": "/etc/ebb/etcd"},
                         {"name": "NCCL_SOCKET_IFNAME", "value": "^lo,docker"},
                         {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
                         {"name": "OMP_NUM_THREADS", "value": "3"},
@@ -139,7 +147,11 @@ def test_the_whole_pod() -> None:
                     "resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}},
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                    "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "data", "mountPath": "/mnt/data"}],
+                    "volumeMounts": [
+                        {"name": "shm", "mountPath": "/dev/shm"},
+                        {"name": "data", "mountPath": "/mnt/data"},
+                        {"name": "ebb-etcd", "mountPath": "/etc/ebb/etcd", "readOnly": True},
+                    ],
                 }
             ],
         },

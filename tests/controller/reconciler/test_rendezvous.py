@@ -11,6 +11,7 @@ from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.containers import rendezvous
+from ebb.controller.reconciler.pods import PodPlacement, worker_pod
 from ebb.controller.reconciler.types import CreatePod, CreateRun
 from tests.builders import NOW, UID, make_group, make_job, make_platform
 from tests.controller.reconciler.scenes import claim, cluster_capacity, gpu_job, reasons, why
@@ -54,6 +55,45 @@ CHOSEN: dict[str, tuple[Object, tuple[str, ...]]] = {
     "the older one where there is none": (met(STACK, rdzvBackend="etcd"), ("etcd", OURS, "problem")),
     "by an argument where there is none": (met(STACK, args=["--rdzv_backend=etcd-v2"]), ("etcd-v2", OURS, "problem")),
 }  # fmt: skip
+
+
+CERTIFIED = {
+    "the alias": ("elastic-job", "etcd-service:2379", True),
+    "without the port": ("elastic-job", "etcd-service", True),
+    "its whole name": ("elastic-job", "https://etcd-service.elastic-job.svc.cluster.local:2379", True),
+    "the Service itself": ("elastic-job", "etcd.ebb-system.svc:2379", True),
+    "the alias of a team": ("ebb-team-red", "etcd-service:2379", True),
+    "the Service of a team": ("ebb-team-red", "etcd-team-red.ebb-system:2379", True),
+    "the alias of another namespace": ("ebb-team-red", "etcd-service.elastic-job:2379", False),
+    "another team's": ("ebb-team-red", "etcd-team-blue.ebb-system:2379", False),
+    "one that the author wants in plain text": ("elastic-job", "http://etcd-service:2379", False),
+    "one of the author's": ("elastic-job", "mine:2379", False),
+    "a namespace that is not Ebb's": ("default", "etcd-service:2379", False),
+}
+
+
+@pytest.mark.parametrize(("namespace", "endpoint", "certified"), CERTIFIED.values(), ids=CERTIFIED)
+def test_workers_get_the_certificate_of_their_namespaces_etcd_and_for_no_other(
+    namespace: str, endpoint: str, certified: bool
+) -> None:
+    written = make_job(rdzvEndpoint=endpoint)
+    written["metadata"]["namespace"] = namespace
+    pod = worker_pod(Job.of(written), index=0, attempt=0, pod_placement=PodPlacement())
+    (container,) = pod["spec"]["containers"]
+    volumes = [one for one in pod["spec"]["volumes"] if one["name"] == "ebb-etcd"]
+    mounts = [one for one in container["volumeMounts"] if one["name"] == "ebb-etcd"]
+    told = [one["value"] for one in container["env"] if one["name"] == "EBB_ETCD_TLS"]
+    items = [{"key": key, "path": key} for key in ("ca.crt", "tls.crt", "tls.key")]
+    if certified:
+        assert volumes == [{"name": "ebb-etcd", "secret": {"secretName": "ebb-etcd", "items": items}}]
+        assert mounts == [{"name": "ebb-etcd", "mountPath": told[0], "readOnly": True}]
+    else:
+        assert volumes + mounts + told == []
+
+
+def test_torchs_own_rendezvous_has_no_certificate() -> None:
+    job = Job.of(make_job(rdzvBackend="etcd"))
+    assert not rendezvous(job, worker_container(job.worker.template["spec"]["containers"]), LEGACY).certified
 
 
 @pytest.mark.parametrize(("found", "wanted"), CHOSEN.values(), ids=CHOSEN)

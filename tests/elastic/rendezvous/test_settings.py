@@ -52,6 +52,27 @@ def test_a_missing_certificate_is_said() -> None:
         handler.is_closed()
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "settings", "wanted"),
+    [
+        pytest.param("etcd", {}, ("https://etcd:2379", "/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"), id="of-the-environment"),
+        pytest.param(
+            "etcd", {"lease_seconds": "5"}, ("https://etcd:2379", "/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"), id="more"
+        ),
+        pytest.param("etcd", {"cacert": "/mine.crt"}, ("https://etcd:2379", "/mine.crt", "", ""), id="those-that-were-written"),
+        pytest.param("etcd", {"protocol": "http"}, ("http://etcd:2379", "", "", ""), id="plain-text-by-a-setting"),
+        pytest.param("http://etcd:2379", {}, ("http://etcd:2379", "", "", ""), id="plain-text-by-the-endpoint"),
+    ],
+)
+def test_certificates_come_from_the_folder_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, settings: dict[str, str], wanted: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("EBB_ETCD_TLS", "/tls")
+    parameters = RendezvousParameters("etcd3", endpoint, "job", 1, 4, local_addr="127.0.0.1", **settings)
+    found = create_handler(parameters)._etcd
+    assert (found.endpoint, found.cacert, found.cert, found.key) == wanted
+
+
 @pytest.mark.parametrize("endpoint", ["127.0.0.1", "127.0.0.1:2379", "http://127.0.0.1:1,http://nowhere:2"])
 def test_own_address(endpoint: str) -> None:
     assert own_address(endpoint) == "127.0.0.1"
