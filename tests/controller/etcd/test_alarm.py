@@ -192,4 +192,4 @@ def test_the_address_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
     assert read_settings(["--etcd=http://etcd:2379/"]).etcd == "http://etcd:2379"
     with pytest.raises(SystemExit):
         read_settings(["--etcd=etcd:2379"])
-    assert "'etcd:2379' is not an address: use for example http://etcd:2379" in capsys.readouterr().err
+    assert "'etcd:2379' is not an address: use for example http://etcd:2381" in capsys.readouterr().err

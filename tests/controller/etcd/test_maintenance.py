@@ -122,4 +122,4 @@ def test_exit_codes(server: tuple[str, list[tuple[str, bytes]]], capsys: pytest.
     assert seen, "one that does not answer is no reason to leave out the next"
     with pytest.raises(SystemExit):
         main(["--etcd=etcd:2379", "--quota-bytes=1"])
-    assert "use for example http://etcd:2379" in capsys.readouterr().err
+    assert "use for example https://etcd:2379" in capsys.readouterr().err
