@@ -1,4 +1,4 @@
-"""How much memory a process may still take: from the machine's and the cgroup's files, of both versions."""
+"""The memory that a process may still take: from the machine's and the cgroup's files, of both versions."""
 
 from pathlib import Path
 

@@ -83,7 +83,7 @@ def rehearse(
             place = next(model.parameters()).device
             with _without_trace(model, place):
                 found = model.train()(
-                    *(made(each, place) for each in inputs), **{key: made(each, place) for key, each in more.items()}
+                    *(make_zeros(each, place) for each in inputs), **{key: make_zeros(each, place) for key, each in more.items()}
                 )
                 sum(each.sum() for each in _tensors(found) if each.requires_grad).backward()  # type: ignore[union-attr]
                 if place.type == "cuda":
@@ -98,11 +98,8 @@ def describe(value: Any) -> Any:
     """A tree of tensors and plain values as JSON. Raises TypeError for what it cannot hold."""
     if isinstance(value, torch.Tensor):
         shape, stride = ([int(each) for each in numbers] for numbers in (value.shape, value.stride()))
-        return {
-            "tensor": shape,
-            "stride": stride,
-            "dtype": str(value.dtype).rpartition(".")[2],
-        }  # compiled for an order in memory
+        # the strides too: a network is compiled for an order in memory
+        return {"tensor": shape, "stride": stride, "dtype": str(value.dtype).rpartition(".")[2]}
     if isinstance(value, _PLAIN):
         return {"plain": value}
     if type(value) in (list, tuple):
@@ -112,17 +109,17 @@ def describe(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no tensor, number or text, nor a list, tuple or dict of them")
 
 
-def made(described: Mapping[str, Any], device: torch.device) -> Any:
-    """The reverse of describe(), with zeros: they are valid as pixels, as classes and as tokens."""
+def make_zeros(described: Mapping[str, Any], device: torch.device) -> Any:
+    """Reverse describe(), with zeros: they are valid as pixels, as classes and as tokens."""
     if "tensor" in described:
         kind = getattr(torch, described["dtype"])
         return torch.empty_strided(described["tensor"], described["stride"], dtype=kind, device=device).zero_()
     if "dict" in described:
-        return {key: made(each, device) for key, each in described["dict"].items()}
+        return {key: make_zeros(each, device) for key, each in described["dict"].items()}
     if "plain" in described:
         return described["plain"]
     ((kind, parts),) = described.items()
-    found = [made(each, device) for each in parts]
+    found = [make_zeros(each, device) for each in parts]
     return tuple(found) if kind == "tuple" else found
 
 

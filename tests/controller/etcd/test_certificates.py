@@ -185,7 +185,7 @@ class Certified:
 
 
 def flags(folder: Path) -> list[str]:
-    """What etcd.yaml says about TLS, with another folder."""
+    """The flags of etcd.yaml for TLS, with another folder."""
     (member,) = (one for one in manifest.read("etcd.yaml") if one["kind"] == "StatefulSet")
     words: list[str] = member["spec"]["template"]["spec"]["containers"][0]["command"]
     about = ("--cert-file=", "--key-file=", "--client-cert-auth=", "--trusted-ca-file=")

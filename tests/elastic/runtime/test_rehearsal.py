@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebb.elastic.runtime.rehearsal import Calls, describe, made, rehearse
+from ebb.elastic.runtime.rehearsal import Calls, describe, make_zeros, rehearse
 
 CPU = torch.device("cpu")
 
@@ -116,5 +116,5 @@ def test_inputs_that_json_cannot_hold_are_not_told() -> None:
     ids=str,
 )
 def test_calls_travel_as_json(value: Any) -> None:
-    found = made(json.loads(json.dumps(describe(value))), CPU)
+    found = make_zeros(json.loads(json.dumps(describe(value))), CPU)
     assert describe(found) == describe(value)
