@@ -139,7 +139,7 @@ prove-models: install  ## models sharded in pods that come and go beside Distrib
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.models
 
-prove-gpu: install  ## on one GPU: recovery over NCCL with a compiled network, a hang, snapshots, a step out of memory (no GPU has run it yet)
+prove-gpu: install  ## on one GPU: recovery over NCCL with a compiled network, a hang, snapshots, a step out of memory
 	@$(BIN)/python -m benchmarks.gpu
 	@$(BIN)/python -m benchmarks.recovery --device cuda --states 400,1600,12000 --repeat 2
 

@@ -69,7 +69,7 @@ class Sizes:
 
 
 GPU = Sizes(
-    device="cuda", arch="resnet50", images=4096, batch=256, text="1b", text_batch=8, memory="200m", memory_batch=512, steps=60
+    device="cuda", arch="resnet50", images=2048, batch=256, text="1b", text_batch=8, memory="200m", memory_batch=512, steps=40
 )
 CPU = Sizes(
     device="cpu", arch="resnet18", images=64, batch=8, text="tiny", text_batch=8, memory="tiny", memory_batch=64, steps=12

@@ -119,7 +119,7 @@ COMPILED = """
 import os, pathlib, sys, torch
 from ebb import elastic
 folder = pathlib.Path(sys.argv[1])
-with elastic.start(global_batch=4, epochs=100, output=folder / "run", workers=0, min_step_seconds=0.05) as run:
+with elastic.start(global_batch=4, epochs=100_000, output=folder / "run", workers=0, min_step_seconds=0.05) as run:
     network = torch.nn.Linear(1, 1)
     network._compiled_call_impl = network._call_impl
     model = run.distribute(network)

@@ -77,7 +77,7 @@ class RunConfig:
     # 240 s: well under five minutes, and a hundred times the slowest step that we have seen
     collective_seconds: float = option(240.0, "longest time of any later step: then a machine hangs, and all meet again", low=1.0)
     recovery: str = option("auto", "what ranks do when machines come or go; memory: go on with what they hold, and give it to "
-                           "newcomers; restart: start from a checkpoint; auto: memory on CPUs under Ebb's launcher",
+                           "newcomers; restart: start from a checkpoint; auto: memory under Ebb's launcher",
                            choices=("auto", "memory", "restart"))  # fmt: skip
     snapshot_overhead: float = option(0.01, "share of the time that snapshots in memory may take, where ranks recover in memory; "
                                       "sets their distance; 0: none", low=0.0)  # fmt: skip

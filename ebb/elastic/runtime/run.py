@@ -69,7 +69,7 @@ class Run:
     def __init__(self, config: RunConfig, notice: Notice) -> None:
         torch.set_num_threads(config.threads or config.place.cores)
         self.device = choose_device(config)
-        self.config = config = decide_recovery(config, self.device, os.environ)
+        self.config = config = decide_recovery(config, os.environ)
         self.output = config.output
         self._notice = notice
         self._noticed = threading.Event()

@@ -234,7 +234,7 @@ def choose_device(config: RunConfig) -> torch.device:
     return torch.device("cpu")
 
 
-def decide_recovery(config: RunConfig, device: torch.device, environment: Mapping[str, str]) -> RunConfig:
+def decide_recovery(config: RunConfig, environment: Mapping[str, str]) -> RunConfig:
     """With memory or restart in the place of auto, the same on all ranks. Raises ConfigError where memory cannot be."""
     if config.recovery == "memory" and config.place.world_size > 1 and not config.place.launched:
         raise ConfigError(
@@ -244,8 +244,7 @@ def decide_recovery(config: RunConfig, device: torch.device, environment: Mappin
     if config.recovery != "auto":
         return config
     ours = config.place.launched and FOLDER_VARIABLE in environment  # torchrun gives nobody a place
-    # On GPUs a stand-in of NCCL alone has tried memory (tests/elastic/runtime/test_nccl.py)
-    return replace(config, recovery="memory" if ours and device.type == "cpu" else "restart")
+    return replace(config, recovery="memory" if ours else "restart")
 
 
 def given_gpu(environment: Mapping[str, str], devices: Path = Path("/dev")) -> str:

@@ -42,7 +42,6 @@ class Speed:
     channels_last: bool = False  # pixels lie channel by channel in memory: what tensor cores and oneDNN want of convolutions
     compiled: bool = False
     fused: bool = False  # the optimizer updates all tensors in one kernel, without waiting for the scaler's verdict
-    tuned: bool = False  # cuDNN tries its algorithms on each new shape and takes the quickest: not the same one each time
     bucket_mb: float = BUCKET_MB  # gradients that travel together
     static_graph: bool = False  # see wrap() for when it is left out
     compression: str = "none"  # bf16: half the bytes between machines, and gradients rounded to 8 bits
@@ -76,10 +75,8 @@ class Speed:
         Sets what torch has for the whole process too. Raises compilation.NoCompilerError when it cannot be compiled here.
         """
         assert device.type == self.device_type, (device, self.device_type)
-        if device.type == "cuda":
-            torch.backends.cudnn.benchmark = self.tuned
-            if self.precision != "fp32":
-                torch.set_float32_matmul_precision("high")  # TF32 also in what autocast leaves in 32 bits
+        if device.type == "cuda" and self.precision != "fp32":
+            torch.set_float32_matmul_precision("high")  # TF32 also in what autocast leaves in 32 bits
         model.to(device)
         if self.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its stub knows no keyword alone

@@ -86,7 +86,6 @@ def test_what_is_asked_for_wins() -> None:
         channels_last=True,
         compiled=True,
         fused=False,
-        tuned=True,
         bucket_mb=50,
         static_graph=True,
         compression="bf16",

@@ -130,7 +130,7 @@ def test_autocast_for_what_is_outside_of_the_network() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_fp16_with_the_scaler_learns_the_same() -> None:
     cuda = torch.device("cuda")
-    speed = Speed(device_type="cuda", precision="fp16", channels_last=True, fused=True, tuned=True)
+    speed = Speed(device_type="cuda", precision="fp16", channels_last=True, fused=True)
     model, scaler = speed.prepare(network(), cuda), speed.scaler()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, **speed.optimizer_options(cuda))
     images, labels = speed.laid_out(IMAGES.to(cuda)), torch.arange(6, device=cuda) % 5
