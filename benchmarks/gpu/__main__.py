@@ -35,17 +35,19 @@ from devcluster.settings import BoxError
 
 RECOVERY_SECONDS = 2.0  # beside the transfer
 STALL_SHARE = 0.02  # of the time, besides what snapshots may take
+STALL_SECONDS = 1.0  # that a step may be longer than the longest without snapshots, while their memory is taken too
 DIFFERENCE = 1e-3  # of the losses of a step that was repeated in halves, whose sums come in another order
 PROMISES = {
     "check": "every GPU passes the launcher's test",
     "change": f"a change takes at most {RECOVERY_SECONDS} s beside the transfer",
     "hang": "the flight recorder has the collectives of a hang",
     "trace": "a trace has the GPU's kernels",
-    "images": "snapshots take no more of the time than they may",
-    "text": "snapshots take no more of the time than they may",
+    "images": "snapshots take no more of the time than they may, and no step waits for one",
+    "text": "snapshots take no more of the time than they may, and no step waits for one",
     "memory": "a step that does not fit is repeated in smaller parts, with the same losses",
 }
 HANG_SECONDS = 10.0
+WARM_UP_STEPS = 3
 COME_UP_SECONDS = 240.0  # imports, CUDA's context, and the compilation of a network
 _RECOVERED = re.compile(r"generation (\d+): (\d+) -> (\d+) ranks after step (\d+), in memory, ([\d.]+) s, of which ([\d.]+) s")
 _SNAPSHOT = re.compile(r"snapshots in memory: ([\d.]+) MiB in ([\d.]+) s, one every ([\d.]+) s")
@@ -210,6 +212,7 @@ def _steps(job: Job, *, world: int, after: int = 0) -> int:
 def snapshots(bench: Bench, start: Callable[..., Job], overhead: float) -> dict[str, Any]:
     """The cost of snapshots: steps without them, and with them at this share of the time."""
     seconds: dict[str, list[float]] = {}
+    longest: dict[str, float] = {}
     figures: dict[str, Any] = {}
     for name, share in (("without", 0.0), ("with", overhead)):
         job = start(
@@ -225,6 +228,7 @@ def snapshots(bench: Bench, start: Callable[..., Job], overhead: float) -> dict[
                 figures = {"state_mib": size, "snapshot_seconds": each, "every_seconds": apart}
             lines = job.lines()
             seconds[name] = [line["step_seconds"] for line in lines[-bench.sizes.steps + 5 :]]
+            longest[name] = max(line["step_seconds"] for line in lines[WARM_UP_STEPS:])
             if flops := _FLOPS.findall(job.log):
                 figures["tflops"], figures["flops_share"] = flops[-1][0], flops[-1][1]
         finally:
@@ -234,8 +238,8 @@ def snapshots(bench: Bench, start: Callable[..., Job], overhead: float) -> dict[
         "overhead": overhead,
         "step_seconds": round(without, 4),
         "step_seconds_with": round(given, 4),
-        "longest_with": round(max(seconds["with"]), 4),
-        "longest_without": round(max(seconds["without"]), 4),
+        "longest_with": round(longest["with"], 4),
+        "longest_without": round(longest["without"], 4),
         "share": round(given / without - 1, 4),
     }
 
@@ -339,7 +343,8 @@ def judge(found: dict[str, Any]) -> list[str]:
 
 
 def _is_cheap(case: dict[str, Any]) -> bool:
-    return bool(case["share"] <= case["overhead"] + STALL_SHARE)
+    stalls = case["longest_with"] - case["longest_without"]
+    return bool(case["share"] <= case["overhead"] + STALL_SHARE and stalls <= STALL_SECONDS)
 
 
 def measure(only: list[str], sizes: Sizes, folder: Path, say: Say) -> dict[str, Any]:

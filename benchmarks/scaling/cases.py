@@ -94,7 +94,7 @@ ASSUMPTIONS = (
     "they are sent beside the pass and cost the GPU nothing.",
     "A GPU does its work at a share of its peak in 16 bits (A100 312, V100 125 TFLOP/s): ResNet-50 20 % (2540 images/s on an "
     "A100), EfficientNet-B7 at 600 pixels 5 %, the language model 40 %; no step of EfficientNet-B7 with batch 1 is below 0.1 s. "
-    "None of these was measured; one H200 had 12 % (ResNet-50, batch 256, made-up images) and 43 % (text of a billion parameters).",
+    "None of these was measured; one H200 had 12 % (ResNet-50, batch 256) and 43 % (text of a billion parameters).",
     "Every GPU has the same batch at any number of them, and all are equally fast. Reading data, validation, checkpoints and "
     "machines that come and go cost nothing. So the model is what the network alone allows, and real jobs are below it.",
 )
