@@ -90,7 +90,7 @@ class Etcd:
         user: str = "",
         password: str = "",
         timeout_seconds: float = 5.0,
-        addresses: Mapping[str, str] | None = None,
+        addresses: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if not endpoints:
             raise ValueError("etcd has no endpoint: give at least one, such as http://etcd:2379")
@@ -106,7 +106,7 @@ class Etcd:
         self._watches: set[urllib3.BaseHTTPResponse] = set()
 
     @property
-    def addresses(self) -> Mapping[str, str]:
+    def addresses(self) -> Mapping[str, Sequence[str]]:
         """By name, where hosts of endpoints were found."""
         return dict(self._addresses.known)
 

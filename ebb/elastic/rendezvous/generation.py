@@ -10,7 +10,7 @@ Rank 0's agent puts it, as JSON, into the TCPStore of the generation before any 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from datetime import timedelta
 from typing import Final
@@ -33,7 +33,7 @@ class EtcdAddress:
     cert: str = ""
     key: str = ""
     user: str = ""
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

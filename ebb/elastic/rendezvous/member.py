@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
 from ebb.elastic.rendezvous.membership import Verdict, Wait
@@ -50,7 +50,7 @@ class Member:
         return self._participant.id
 
     @property
-    def etcd_addresses(self) -> Mapping[str, str]:
+    def etcd_addresses(self) -> Mapping[str, Sequence[str]]:
         """By name, where etcd was found."""
         return self._etcd.addresses
 

@@ -283,7 +283,7 @@ def test_tls_is_with_the_name_that_is_not_looked_up(secure: Server, certificates
     assert secure.tls is not None
 
     def named(name: str) -> Etcd:
-        return Etcd([f"https://{name}:{secure.port}"], tls=secure.tls, addresses={name: "127.0.0.1"})
+        return Etcd([f"https://{name}:{secure.port}"], tls=secure.tls, addresses={name: ["127.0.0.2", "127.0.0.1"]})
 
     until("etcd has a leader", lambda: _answers(secure.client()), 20)
     assert named("etcd.test").get("/ebb/x") is None

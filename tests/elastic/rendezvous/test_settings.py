@@ -106,7 +106,7 @@ def test_what_etcd_says_is_explained(status: int, found: dict[str, Any], kind: t
 
 
 def test_a_worker_reads_what_the_agent_wrote() -> None:
-    found = EtcdAddress(endpoint="https://a:1,https://b:2", cacert="/ca", user="u", addresses={"a": "10.0.0.7"})
+    found = EtcdAddress(endpoint="https://a:1,https://b:2", cacert="/ca", user="u", addresses={"a": ["10.0.0.7"]})
     for etcd in (None, found):
         generation = Generation(number=12, prefix="/ebb/job", etcd=etcd)
         assert Generation.from_json(generation.to_json()) == generation
