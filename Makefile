@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-gpu prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump lock-images test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-gpu prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -69,6 +69,9 @@ prices: install  ## read the spot prices of the stack's machine types, for estim
 
 bump: install  ## every pinned version beside the newest that its publisher knows; asks package indexes, changes nothing
 	@$(BIN)/python -m infra.bump
+
+lock-images: install  ## the digests of the images that others publish and the stack uses, asked of their registries: infra/images.lock.yaml
+	@$(BIN)/python -m infra.image_lock --stack $(STACK)
 
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.account.leftovers --stack $(STACK)

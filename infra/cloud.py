@@ -87,6 +87,11 @@ class Cloud(Protocol):
     def make(self, stack: Stack) -> Infrastructure:
         """The stack on this cloud."""
 
+    def upstream_images(self, stack: Stack, groups: Sequence[NodeGroup]) -> Iterable[str]:
+        """Images of others, as `up` names them: those that the stack's own are built from, and those of its pods; without those
+        of workloads/manifests. `groups`: the manager's, then those for jobs."""
+        return ()
+
     def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
         """The checks of the account, those first without which the others cannot be made. None: there is no account."""
         return ()

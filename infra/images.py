@@ -4,6 +4,7 @@
     recipe.tag                      # default.1a2b3c4d5e6f: equal sources have equal tags, on every machine
     archive(ROOT, recipe.sources)   # the same files as a zip, equal to the last byte; tarball(...): as a tar.gz
     recipes(stack, base)            # all that a stack builds: the controller, and its trainers
+    bases(wanted)                   # the images of others that they are built from
     by_docker(part, recipe, url)    # built by the Docker of the machine that runs `up`
     by_program(part, recipe, ...)   # built by a program that asks a cloud's build service and waits
 
@@ -28,6 +29,7 @@ import pulumi_command as command
 import pulumi_docker_build as docker_build
 
 from infra.config import ROOT, Stack, Trainer
+from infra.image_lock import pinned
 from infra.part import Part
 from workloads import cluster, manifest
 from workloads.cluster import DEFAULT_IMAGE
@@ -39,6 +41,7 @@ CONTROLLER, TRAINER = "controller", "trainer"  # the two repositories
 PACKAGE = ("pyproject.toml", "LICENSE", "ebb", "hydra_plugins")  # what pip installs in both images
 CONTROLLER_SOURCES = (*PACKAGE, "workloads/Dockerfile", "workloads/requirements.txt")
 TRAINER_SOURCES = (*PACKAGE, "trainer")
+BASES = ("BASE", "GIB")  # the build arguments that the Dockerfiles have in FROM
 Registry = docker_build.RegistryArgsDict
 TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get-started/locally/, read 2026-11-21
 
@@ -89,21 +92,30 @@ class Recipe:
 
 def recipes(stack: Stack, base: str, more: Mapping[str, Mapping[str, str]] | None = None) -> list[Recipe]:
     """All images that the stack builds: the controller, the default trainer, and those that it names. `base`: the image that all
-    begin with; `more`: further build arguments of a trainer, by its name."""
+    begin with; `more`: further build arguments of a trainer, by its name. Images in them are pinned here, by the lock."""
     controller = Recipe(
         repository=CONTROLLER,
         name=CONTROLLER,
         dockerfile="workloads/Dockerfile",
         sources=CONTROLLER_SOURCES,
-        arguments={"BASE": base},
+        arguments=_pinned({"BASE": base}),
     )
     made = [controller]
     for name in dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)):
-        arguments = {"BASE": base, **_torch(stack.trainer(name)), **(more or {}).get(name, {})}
+        arguments = _pinned({"BASE": base, **_torch(stack.trainer(name)), **(more or {}).get(name, {})})
         made.append(
             Recipe(repository=TRAINER, name=name, dockerfile="trainer/Dockerfile", sources=TRAINER_SOURCES, arguments=arguments)
         )
     return made
+
+
+def _pinned(arguments: Mapping[str, str]) -> dict[str, str]:
+    return {key: pinned(value) if key in BASES else value for key, value in arguments.items()}
+
+
+def bases(wanted: Sequence[Recipe]) -> set[str]:
+    """The images of others that recipes build on."""
+    return {recipe.arguments[key] for recipe in wanted for key in BASES if key in recipe.arguments}
 
 
 def _torch(trainer: Trainer) -> dict[str, str]:

@@ -104,6 +104,20 @@ def public_address(url: str) -> str:
         raise OSError(f"{url}: {error.reason}") from error
 
 
+def digests(stack_name: str, stack: Stack) -> Iterator[Finding]:
+    """The images of others that the stack builds on or runs."""
+    images = sorted({*clouds.named(stack.cloud).upstream_images(stack, costs.groups_of(stack))})
+    by_tag = [image for image in images if "@" not in image]
+    if by_tag:
+        yield warn(
+            f"{len(by_tag)} of {len(images)} images of others are named by a tag, which their publisher can move: "
+            + ", ".join(by_tag),
+            f"make lock-images STACK={stack_name}",
+        )
+    elif images:
+        yield ok(f"all {len(images)} images of others are named by digest")
+
+
 def run(checks: Sequence[Check], say: Callable[[str], None]) -> list[Finding]:
     """All findings, told as they come. Raises CannotLook."""
     found: list[Finding] = []
@@ -139,7 +153,8 @@ def _look(name: str) -> int:
         )
         commands.conclude({"stack": name, **summary([])})
         return commands.EXIT_GOOD
-    return conclude(name, stack, checks)
+    images = Check(what="images of others", look=partial(digests, name, stack))
+    return conclude(name, stack, [*checks, images])
 
 
 def conclude(name: str, stack: Stack, checks: Sequence[Check]) -> int:

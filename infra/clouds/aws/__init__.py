@@ -82,6 +82,14 @@ class AwsCloud(Cloud):
 
         return Aws(stack, stack.settings)
 
+    def upstream_images(self, stack: Stack, groups: Sequence[NodeGroup]) -> Iterable[str]:
+        from infra import images as shared
+        from infra.clouds.aws.builds import images
+        from infra.clouds.aws.machines import in_cluster
+
+        built = [] if stack.settings.images.build == "none" else images.recipes(stack)
+        return [*shared.bases(built), *in_cluster.images(stack.settings, groups)]
+
     def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
         from infra.clouds.aws import preflight
 

@@ -54,6 +54,13 @@ class AzureCloud(Cloud):
 
         return Azure(stack, stack.settings)
 
+    def upstream_images(self, stack: Stack, groups: Sequence[NodeGroup]) -> Iterable[str]:
+        from infra import images as shared
+        from infra.clouds.azure import images, plugins
+
+        built = [] if stack.settings.images.build == "none" else images.recipes(stack)
+        return [*shared.bases(built), *(plugin.image for plugin in plugins.helpers(groups).device_plugins)]
+
     def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
         from infra.clouds.azure import preflight
 

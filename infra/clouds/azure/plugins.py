@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 
 from infra.clouds.azure.catalog import IB_RESOURCE
+from infra.image_lock import pinned
 from workloads.cluster import LABEL_NODE_GROUP, DevicePlugin, Helpers, NodeGroup, RdmaMachines
 
 # The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
@@ -32,7 +33,7 @@ TEMPLATE_TAG = "k8s.io_cluster-autoscaler_node-template_resources_{}"
 def helpers(groups: Sequence[NodeGroup]) -> Helpers:
     """`groups`: those for jobs."""
     # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, as of 2026-08).
-    plugins = DevicePlugin.nvidia(NVIDIA_IMAGE, groups)
+    plugins = DevicePlugin.nvidia(pinned(NVIDIA_IMAGE), groups)
     connected = [group.name for group in groups if group.network]
     if not connected:
         return Helpers(device_plugins=tuple(plugins), gpu_figures=True)
@@ -45,7 +46,7 @@ def helpers(groups: Sequence[NodeGroup]) -> Helpers:
     }
     rdma = DevicePlugin(
         name="rdma-device-plugin",
-        image=RDMA_IMAGE,
+        image=pinned(RDMA_IMAGE),
         label=LABEL_NODE_GROUP,
         values=connected,
         privileged=True,  # it reads the links of the machine's network devices, and its folder of devices

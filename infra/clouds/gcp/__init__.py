@@ -55,6 +55,14 @@ class GcpCloud(Cloud):
 
         return Gcp(stack, stack.settings)
 
+    def upstream_images(self, stack: Stack, groups: Sequence[NodeGroup]) -> Iterable[str]:
+        from infra import images as shared
+        from infra.clouds.gcp import build, images
+
+        way = stack.settings.images.build
+        built = [] if way == "none" else images.recipes(stack)
+        return [*shared.bases(built), *([build.docker()] if way == "cloudbuild" else [])]
+
     def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
         from infra.clouds.gcp import preflight
 

@@ -17,6 +17,7 @@ from infra import builds
 from infra.builds import BuildError, Clock
 from infra.clouds.gcp.calls import ABSENT, DENIED, INVALID, Account, Calls, Refused
 from infra.commands import RequestRefused
+from infra.image_lock import pinned
 
 BUILD_SECONDS = 3600
 # "Typically 2 minutes, potentially 7 minutes or longer": https://docs.cloud.google.com/iam/docs/access-change-propagation, as
@@ -26,7 +27,7 @@ SETTLE_SECONDS, RETRY_SECONDS = 420.0, 20.0
 # without its rights fails at.
 OF_RIGHTS = ("FETCH_SOURCE_FAILED", "LOGGING_FAILURE", "PUSH_NOT_AUTHORIZED")
 BUILDS, REGISTRY = "https://cloudbuild.googleapis.com/v1", "https://artifactregistry.googleapis.com/v1"
-DOCKER = "gcr.io/cloud-builders/docker"
+DOCKER = "gcr.io/cloud-builders/docker:latest"  # it has no versions
 MACHINE = "E2_HIGHCPU_8"  # 8 vCPU; torch's image is 8 GB while it is built, so the disk is larger than the usual 100 GB
 DISK_GB = "150"
 RUNNING, DONE = ("PENDING", "QUEUED", "WORKING"), "SUCCESS"
@@ -36,6 +37,11 @@ docker pull "$URL:$CACHE" || true
 docker build --file "$DOCKERFILE" --cache-from "$URL:$CACHE" --build-arg BUILDKIT_INLINE_CACHE=1 $ARGUMENTS \\
   --tag "$URL:$TAG" --tag "$URL:$CACHE" .
 """
+
+
+def docker() -> str:
+    """The image that a build runs in, which sees the sources and may push."""
+    return pinned(DOCKER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +107,7 @@ class CloudBuild(builds.Service):
             f"--build-arg {one}" for one in self._request.arguments
         )  # the shell splits it, and unquotes nothing
         step = {
-            "name": DOCKER,
+            "name": docker(),
             "script": f"#!/usr/bin/env bash\nset -euo pipefail\n{SCRIPT}",
             "env": [f"{key}={value}" for key, value in variables.items()] + ["DOCKER_BUILDKIT=1"],
         }

@@ -13,6 +13,7 @@ from infra import config
 from infra import images as shared
 from infra.clouds.aws.builds import images
 from infra.config import ROOT
+from infra.image_lock import pinned
 from infra.part import Part
 from testing.pulumi.mocks.tabled import wrong_inputs
 from testing.pulumi.mocks.tables.aws import TYPES
@@ -125,7 +126,7 @@ def test_with_codebuild_up_runs_a_build_of_each_image(monkeypatch: pytest.Monkey
     assert words[words.index("--source") + 1].startswith("image-sources/trainer-")
     assert words[words.index("--url") + 1] == f"{REGISTRY}/ebb-dev/trainer"
     assert [word for word in words if "=" in word] == [
-        f"BASE={images.BASE}",
+        f"BASE={pinned(images.BASE)}",
         "TORCH=2.13.0+cu126",
         "TORCHVISION=0.28.0+cu126",
         "TORCH_INDEX=https://download.pytorch.org/whl/cu126",
@@ -173,7 +174,7 @@ def test_with_docker_nothing_of_codebuild_is_made(monkeypatch: pytest.MonkeyPatc
     assert image.inputs["context"] == {"location": "."}
     assert image.inputs["dockerfile"] == {"location": "trainer/Dockerfile"}
     assert image.inputs["tags"] == [f"{REGISTRY}/ebb-dev/trainer:{recipe.tag}", f"{REGISTRY}/ebb-dev/trainer:default.cache"]
-    assert image.inputs["buildArgs"] == {"BASE": images.BASE, "EFA": "1"}
+    assert image.inputs["buildArgs"] == {"BASE": pinned(images.BASE), "EFA": "1"}
     assert image.inputs["platforms"] == ["linux/amd64"]
     assert image.inputs["buildOnPreview"] is False
 
@@ -208,5 +209,5 @@ def test_the_dockerfile_knows_every_build_argument() -> None:
 
 def test_efa_goes_into_the_images_of_groups_that_have_it() -> None:
     arguments = {one.name: one.arguments for one in images.recipes(stack())}
-    assert arguments["default"] == {"BASE": images.BASE, "EFA": "1"}
+    assert arguments["default"] == {"BASE": pinned(images.BASE), "EFA": "1"}
     assert "EFA" not in arguments["cuda12"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.aws.machines import in_cluster
+from infra.image_lock import pinned
 from infra.part import Part
 from tests.infra.aws.groups import BLOCK, control, group, manager, settings
 from tests.infra.declared import Declared, declared
@@ -77,7 +78,7 @@ def test_the_autoscaler_in_full() -> None:
         "v": "2",
     }
     assert flags().keys() < FLAGS
-    assert scaler(ALL).image == "registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0"
+    assert scaler(ALL).image == pinned("registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0")
 
 
 def test_its_times_come_from_the_settings() -> None:
@@ -173,7 +174,7 @@ def test_its_pod_is_made_after_its_identity() -> None:
 def test_the_nvidia_plugin_runs_where_gpus_are() -> None:
     found = plugins(ALL)["nvidia-device-plugin"]
     assert (found.label, list(found.values)) == ("ebb.dev/gpu-type", ["A100", "H100", "T4"])
-    assert re.fullmatch(r"nvcr\.io/nvidia/k8s-device-plugin:v\d+\.\d+\.\d+", found.image)
+    assert re.fullmatch(r"nvcr\.io/nvidia/k8s-device-plugin:v\d+\.\d+\.\d+(@sha256:\w{64})?", found.image)
     assert not found.privileged
     carried = {one.labels.get(found.label) for one in ALL if one.instance.gpus}
     assert carried == set(found.values)
@@ -195,7 +196,7 @@ def test_the_efa_plugin_runs_where_interfaces_are_and_is_privileged() -> None:
 )
 def test_the_efa_plugin_comes_from_a_registry_that_has_it(region: str, registry: str) -> None:
     found = plugins(ALL, region=region)["efa-device-plugin"]
-    assert found.image == f"{registry}/eks/aws-efa-k8s-device-plugin:v0.5.20"
+    assert found.image == pinned(f"{registry}/eks/aws-efa-k8s-device-plugin:v0.5.20")
 
 
 def test_a_stack_without_devices_gets_no_plugins() -> None:

@@ -8,6 +8,7 @@ import pytest
 from ebb.api.platform import parse
 from infra.clouds.azure import images, preflight
 from infra.clouds.azure.look import Look
+from infra.image_lock import pinned
 from tests.infra.azure import stacks
 from tests.infra.azure.fake_arm import FakeArm
 from tests.infra.azure.world import inputs, world
@@ -65,8 +66,8 @@ def test_its_libraries_go_into_the_images_of_groups_that_have_it() -> None:
     lines = [LINE, {"gpu": "T4", "max": 8, "image": "other"}]
     given = stacks.stack({**stacks.small(), "nodeGroups": lines, "trainers": {"other": {}}})
     arguments = {one.name: one.arguments for one in images.recipes(given)}
-    assert arguments["default"] == {"BASE": images.BASE_IMAGE, "RDMA": "1"}
-    assert arguments["other"] == {"BASE": images.BASE_IMAGE}
+    assert arguments["default"] == {"BASE": pinned(images.BASE_IMAGE), "RDMA": "1"}
+    assert arguments["other"] == {"BASE": pinned(images.BASE_IMAGE)}
 
 
 FEATURE = "/providers/Microsoft.Features/providers/Microsoft.ContainerService/features/AKSInfinibandSupport"

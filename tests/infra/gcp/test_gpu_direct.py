@@ -6,6 +6,7 @@ import pytest
 
 from infra.clouds.gcp import images
 from infra.config import ROOT
+from infra.image_lock import pinned
 from tests.infra.declared import Declared
 from tests.infra.gcp.stacks import facts, stack, usual, world
 
@@ -79,8 +80,8 @@ def test_a_type_of_the_stacks_own_has_it_like_the_one_that_it_is_like() -> None:
 def test_the_plugin_goes_into_the_images_of_groups_that_have_it() -> None:
     given = stack({"nodeGroups": [LINE, {"gpu": "T4", **ZONE, "image": "other"}], "trainers": {"other": {}}})
     arguments = {one.name: one.arguments for one in images.recipes(given)}
-    assert arguments["default"] == {"BASE": images.BASE, "RDMA": "1", "GIB": images.GIB}
-    assert arguments["other"] == {"BASE": images.BASE}
+    assert arguments["default"] == {"BASE": pinned(images.BASE), "RDMA": "1", "GIB": pinned(images.GIB)}
+    assert arguments["other"] == {"BASE": pinned(images.BASE)}
     lines = (ROOT / "trainer/Dockerfile").read_text().splitlines()
     assert set(arguments["default"]) <= {line.removeprefix("ARG ").split("=")[0] for line in lines if line.startswith("ARG ")}
 

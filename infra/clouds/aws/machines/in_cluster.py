@@ -16,6 +16,7 @@ from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
+from infra.image_lock import pinned
 from infra.part import Part
 from workloads.cluster import (
     CAPACITY_BLOCK,
@@ -69,11 +70,22 @@ def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings
     )
     region = settings.region
     return Autoscaler(
-        image=f"{AUTOSCALER_IMAGE}:{settings.autoscaler.release}",
+        image=_autoscaler_image(settings),
         arguments=arguments(name, settings),
         environment={"AWS_REGION": link.association_id.apply(lambda _: region)},
         priorities=priorities(groups),
     )
+
+
+def _autoscaler_image(settings: Settings) -> str:
+    return pinned(f"{AUTOSCALER_IMAGE}:{settings.autoscaler.release}")
+
+
+def images(settings: Settings, groups: Sequence[NodeGroup]) -> Iterable[str]:
+    """The images of these programs. `groups`: those of the stack."""
+    if settings.autoscaler.kind == "cluster-autoscaler":
+        yield _autoscaler_image(settings)
+    yield from (plugin.image for plugin in _plugins(settings, groups))
 
 
 def arguments(name: str, settings: Settings) -> list[str]:
@@ -126,13 +138,13 @@ def priorities(groups: Sequence[NodeGroup]) -> dict[int, list[str]]:
 def _plugins(settings: Settings, groups: Sequence[NodeGroup]) -> Iterable[DevicePlugin]:
     """EKS's NVIDIA AMI has driver, container toolkit and the kernel's part of EFA, but neither plugin
     (https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html, read 2026-11-21)."""
-    yield from DevicePlugin.nvidia(NVIDIA_IMAGE, groups)
+    yield from DevicePlugin.nvidia(pinned(NVIDIA_IMAGE), groups)
     with_efa = sorted(group.name for group in groups if machine.efa_interfaces(group))
     if with_efa:
         region = settings.region if settings.region in EFA_REGIONS else "us-west-2"
         yield DevicePlugin(
             name="efa-device-plugin",
-            image=EFA_IMAGE.format(region=region),
+            image=pinned(EFA_IMAGE.format(region=region)),
             label=LABEL_NODE_GROUP,
             values=with_efa,
             privileged=True,  # it opens /dev/infiniband and asks the metadata address for the instance type, as its chart does
