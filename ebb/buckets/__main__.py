@@ -9,17 +9,18 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from ebb.api.contract import EXIT_COPY_REFUSED
 from ebb.buckets.copy import copy, size_words
-from ebb.buckets.stores import BucketError, Interrupted, open_bucket
+from ebb.buckets.endings import conclude, say
+from ebb.buckets.stores import open_bucket
 
 SHARED = 0o002  # of what is written the group may change all, as the volumes' folders say
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process's edge: errors become sentences."""
+    """The only reader of argv."""
     parser = argparse.ArgumentParser(prog="python -m ebb.buckets", description="Copy a bucket into a folder, once.")
     parser.add_argument("url", help="s3://bucket/prefix, gs://... or az://container/prefix")
     parser.add_argument("folder", type=Path, help="where the files shall be")
@@ -30,23 +31,14 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     os.umask(SHARED)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # threads in requests would hold it up
-    try:
-        done = copy(open_bucket(given.url), given.folder, say)
-    except BucketError as error:
-        say(f"error: {error}")
-        return EXIT_COPY_REFUSED
-    except (Interrupted, OSError) as error:
-        say(f"error: {error}; what was copied is kept, and another try goes on from there")
-        return 1
+    return conclude(partial(_copy, given.url, given.folder), kept="what was copied is kept, and another try goes on from there")
+
+
+def _copy(url: str, folder: Path) -> str:
+    done = copy(open_bucket(url), folder, say)
     left_out = f"; {done.gone} were removed from the bucket meanwhile" if done.gone else ""
     now = f"{size_words(done.fetched)} fetched now"
-    say(f"{given.folder} is complete: {done.files} files, {size_words(done.size)} ({now}){left_out}")
-    return 0
-
-
-def say(text: str) -> None:
-    """One line, at once."""
-    print(text, flush=True)
+    return f"{folder} is complete: {done.files} files, {size_words(done.size)} ({now}){left_out}"
 
 
 if __name__ == "__main__":

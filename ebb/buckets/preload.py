@@ -18,10 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from ebb.api.contract import EXIT_COPY_REFUSED
 from ebb.buckets.copy import size_words
+from ebb.buckets.endings import conclude, say
 from ebb.buckets.stores import BucketError, Interrupted
 
 READERS = 64  # they wait for the bucket, some 50 ms for each small file
@@ -106,28 +107,19 @@ def _touch(path: str) -> int | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process's edge: errors become sentences."""
+    """The only reader of argv."""
     parser = argparse.ArgumentParser(
         prog="python -m ebb.buckets.preload", description="Have a folder's files before jobs read them."
     )
     parser.add_argument("folder", type=Path, help="a folder of a file system that is linked to a bucket")
     given = parser.parse_args(arguments)
+    return conclude(partial(_preload, given.folder), kept="what is there stays, and another try passes over it")
+
+
+def _preload(folder: Path) -> str:
     began = time.monotonic()
-    try:
-        done = preload(given.folder, say)
-    except BucketError as error:
-        say(f"error: {error}")
-        return EXIT_COPY_REFUSED
-    except (Interrupted, OSError) as error:
-        say(f"error: {error}; what is there stays, and another try passes over it")
-        return 1
-    say(f"{given.folder} is loaded: {done.files} files, {size_words(done.size)} in {time.monotonic() - began:.0f} s")
-    return 0
-
-
-def say(text: str) -> None:
-    """One line, at once."""
-    print(text, flush=True)
+    done = preload(folder, say)
+    return f"{folder} is loaded: {done.files} files, {size_words(done.size)} in {time.monotonic() - began:.0f} s"
 
 
 if __name__ == "__main__":
