@@ -9,14 +9,13 @@ end        through; without it the check was not finished
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ebb.elastic.contract import (
     ENV_WORKER_INDEX,
@@ -86,7 +85,7 @@ def check(choice: str, largest: int, operations: Sequence[str] = OPERATIONS) -> 
     every = ranks.gather(facts)
     machines = [facts for number, facts in enumerate(every) if facts["worker"] not in [one["worker"] for one in every[:number]]]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    say = _tell if ranks.rank == 0 else _keep_quiet
+    say = partial(ranks.tell, NETWORK_LINE)
     say("start", ranks=ranks.size, device=device.type, gpu=name, adapters=choice, machines=machines)
     for operation in operations:
         before: tuple[int, float] | None = None
@@ -101,14 +100,6 @@ def check(choice: str, largest: int, operations: Sequence[str] = OPERATIONS) -> 
                 algorithm=rates.algorithm, bus=rates.bus)  # fmt: skip
     say("end")
     ranks.agree(0.0)  # nobody's connections close before all are through
-
-
-def _tell(kind: str, **facts: Any) -> None:
-    print(f"{NETWORK_LINE} {json.dumps({'kind': kind, **facts})}", flush=True)
-
-
-def _keep_quiet(kind: str, **facts: Any) -> None:
-    """Leave it to rank 0."""
 
 
 if __name__ == "__main__":

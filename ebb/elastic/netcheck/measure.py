@@ -7,6 +7,7 @@ figure = measure(ranks, "all-reduce", 2**20, buffers)            # the same on a
 from __future__ import annotations
 
 import datetime
+import json
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -53,6 +54,11 @@ class Ranks(NamedTuple):
         found: list[Any] = [None] * self.size
         dist.all_gather_object(found, facts)
         return found
+
+    def tell(self, word: str, kind: str, **facts: Any) -> None:
+        """Print a line for the client, on rank 0 alone: the word, then JSON."""
+        if self.rank == 0:
+            print(f"{word} {json.dumps({'kind': kind, **facts})}", flush=True)
 
     def wait_for_gpu(self) -> None:
         if self.device.type == "cuda":

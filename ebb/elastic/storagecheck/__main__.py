@@ -10,14 +10,13 @@ The files are in a folder of the volume that is removed at the end; a later chec
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED, STORAGE_LINE
 from ebb.elastic.faults import Fault, fault_of
@@ -62,7 +61,7 @@ def check(path: Path, sample_bytes: int, seconds: float) -> None:
         mine, theirs = (
             MachineFiles(Path(folder, str(one % len(places))), sample_bytes=sample_bytes) for one in (number, number + 1)
         )
-    say = _tell if ranks.rank == 0 else _keep_quiet
+    say = partial(ranks.tell, STORAGE_LINE)
     try:
         if ranks.rank == 0:
             _tidy(path)
@@ -98,14 +97,6 @@ def _tidy(path: Path) -> None:
     for folder in path.glob(f"{_PREFIX}*"):
         if time.time() - folder.stat().st_mtime > _OLD_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _tell(kind: str, **facts: Any) -> None:
-    print(f"{STORAGE_LINE} {json.dumps({'kind': kind, **facts})}", flush=True)
-
-
-def _keep_quiet(kind: str, **facts: Any) -> None:
-    """Leave it to rank 0."""
 
 
 if __name__ == "__main__":

@@ -71,6 +71,8 @@ class Together:
             def agree(one, value: float) -> float:
                 return max(map(float, one.gather(value)))
 
+            tell = Ranks.tell
+
         made = One()
         made.rank = rank  # type: ignore[attr-defined]
         return made
