@@ -20,12 +20,11 @@ from typing import Any, overload
 
 from ebb.api import contract as names
 from ebb.api.platform import Platform
-from ebb.api.queue import Waiting
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.api.usage import Owner
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Share, survey
-from ebb.controller.reconciler.fair_share import Shares, describe_line, divide
+from ebb.controller.reconciler.fair_share import Shares, divide
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine
 
 Object = dict[str, Any]
@@ -134,11 +133,6 @@ class Claims:
         first, self._used = not self._used and bool(used), used
         if first:
             self._refresh(self._clock())
-
-    def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
-        """The jobs that wait for their turn, as people are told of them."""
-        line = self.standing()
-        return tuple(describe_line(line.all(platform), line.turn(platform))) if platform else ()
 
     def standing(self) -> SharedLine:
         """The line as it is; what changes is in the next one."""

@@ -132,7 +132,7 @@ class Accounts:
         self._take_in_all(sightings)
         meter.usage.record_days = record_days
         meter.settle(now)
-        waiting = tuple(describe_line(line.all(platform))) if platform else ()
+        waiting = tuple(describe_line(line.all(platform), line.turn(platform))) if platform else ()
         loans = tuple(describe_loans(line.loans(platform))) if platform else ()
         return Written(
             data={**write(meter.usage), queue.KEY: queue.write(waiting, meter.usage.until, loans)},

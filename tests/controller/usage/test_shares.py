@@ -7,7 +7,9 @@ import pytest
 
 from ebb.api import contract as names
 from ebb.api import queue
+from ebb.api.clock import stamp
 from ebb.api.usage import NAME, read
+from ebb.controller.reconciler.capacity import OVERDUE_SECONDS
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS
 from tests.builders import make_job
 from tests.controller.cloud import GPU, Cloud
@@ -141,5 +143,26 @@ def test_gpus_that_teams_lend_are_written_down_and_go_back_to_their_owner() -> N
             assert line is not None
             assert [(one.job, one.why, one.borrows) for one in line.jobs] == [("later", queue.MACHINES, 4)]
             assert line.loans == ()
+
+    run(story())
+
+
+def test_the_turn_of_a_job_larger_than_its_quota_is_written_down() -> None:
+    async def story() -> None:
+        async with started() as world:
+            cloud = Cloud(world.api, random.Random(5))
+            teams = [{"name": "vision", "namespace": "elastic-job", "gpus": 3, "borrow": 4}]
+            cloud.open(teams=[*teams, {"name": "speech", "namespace": "ebb-team-speech", "gpus": 4}])
+            own = job_of("sue", "own", 4)
+            own["metadata"]["namespace"] = "ebb-team-speech"
+            world.api.put(ELASTIC_JOBS, own)
+            await cloud.run(100)
+            large = job_of("ada", "large", 4)
+            large["metadata"]["creationTimestamp"] = stamp(world.api.clock() - OVERDUE_SECONDS)
+            world.api.put(ELASTIC_JOBS, large)
+            await cloud.run(300)
+            line = queue.read(record(world))
+            assert line is not None
+            assert [(one.job, one.borrows, one.has_turn) for one in line.jobs] == [("large", 1, True)]
 
     run(story())
