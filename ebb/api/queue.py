@@ -37,7 +37,7 @@ class Waiting:
     older: int
     team_used: float | None  # against what the team is owed; None: it goes first, as it has waited for a day
     user_used: float | None
-    quota: int = 0  # jobs before it that are within the quota of their team, where it is not
+    quota: int = 0  # jobs before it that borrow nothing, where it does: within the quota of their team, or without one
     turn: int = 0  # jobs before it that are larger than their team's quota and have their turn
     has_turn: bool = False  # it is such a job
     borrows: int = 0  # GPUs that it needs beyond its team's quota

@@ -115,7 +115,7 @@ def _before(one: Waiting) -> str:
         f"{_count(one.turn, 'job')} larger than {'its' if one.turn == 1 else 'their'} team's quota that waited for a day"
         if one.turn
         else "",
-        f"{_count(one.quota, 'job')} within the quota of {'its' if one.quota == 1 else 'their'} team" if one.quota else "",
+        f"{_count(one.quota, 'job')} that {'borrows' if one.quota == 1 else 'borrow'} no GPUs" if one.quota else "",
         f"{_count(one.priority, 'job')} of higher priority" if one.priority else "",
         f"{_count(one.overdue, 'job')} that waited for a day without any machine" if one.overdue else "",
         f"{_count(one.share, 'job')} of people who used less of their share" if one.share else "",

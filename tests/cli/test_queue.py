@@ -41,7 +41,7 @@ REASONS: dict[str, dict[str, Any]] = {
     "waits for 4 GPUs; 2 jobs of higher priority, 1 job that waited for a day without any machine and 3 older jobs are before "
     "it": {"priority": 2, "overdue": 1, "older": 3},
     "gets 4 GPUs now, and borrows 2 of team speech": {"why": "next", "borrows": 2, "lenders": ("speech",)},
-    "waits for 4 GPUs, 2 of them beyond its team's quota; 1 job within the quota of its team and 3 older jobs are before it": {
+    "waits for 4 GPUs, 2 of them beyond its team's quota; 1 job that borrows no GPUs and 3 older jobs are before it": {
         "borrows": 2,
         "quota": 1,
         "older": 3,

@@ -282,12 +282,14 @@ class _Walk:
         for claim in sorted(self._others, key=self._position):
             reserved = reservations.get(claim.key)
             if reserved is not None:
-                yield claim, MACHINES if reserved.blocked and not reserved.lent else NEXT, self.loan_of(claim)
+                why = MACHINES if reserved.blocked and not reserved.lent else NEXT
             elif claim.refused:
-                yield claim, REFUSED, None
+                why = REFUSED
             else:
-                full = claim.group and self._running[_group(claim)] >= claim.group_max
-                yield claim, GROUP if full else NOWHERE, None
+                group = _group(claim)
+                begun = self._running[group] + len(self._started.get(group, ()))
+                why = GROUP if claim.group and begun >= claim.group_max else NOWHERE
+            yield claim, why, self.loan_of(claim)
 
     def before(self, me: Claim) -> Queue:
         """The line as this job sees it."""

@@ -9,6 +9,7 @@ import pytest
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.platform import Platform, Team
+from ebb.client.queue import reason
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.reconciler.candidates import sites
 from ebb.controller.reconciler.capacity import OVERDUE, OVERDUE_SECONDS, TURN_SECONDS, Claim, ClusterCapacity, Key
@@ -279,6 +280,24 @@ def test_people_are_told_who_borrows_of_whom_and_who_goes_before() -> None:
         "later": ("machines", 1, 1, 1, 2, ()),
     }
     assert [(one.job, one.gpus, one.lenders) for one in describe_loans(line.loans(on))] == [("loan", 1, ("speech",))]
+
+
+def test_a_sweep_is_counted_by_what_its_runs_borrow() -> None:
+    """One without a quota has none to borrow of; of a team with one also the runs borrow that wait for another to end."""
+    sweep: Object = {"group": "lr", "group_max": 1, "created": NOW - 3000}
+    claims = (
+        of(VISION, "own", 4, created=NOW - 5000), of(SPEECH, "own", 4, created=NOW - 5000), of(VISION, "lr-0", 1, **sweep),
+        waiting(VISION, "lr-1", 1, **sweep), waiting(VISION, "late", 2),
+        *(waiting("elastic-job", f"run-{number}", 1, **sweep) for number in range(3)),
+    )  # fmt: skip
+    told = {one.job: one for one in describe_line(SharedLine(claims).all(platform(20)))}
+    assert {name: (one.why, one.quota, one.older) for name, one in told.items()} == {
+        "run-0": ("next", 0, 0), "run-1": ("group", 0, 1), "run-2": ("group", 0, 2),
+        "lr-1": ("group", 3, 0), "late": ("machines", 3, 1),
+    }  # fmt: skip
+    assert reason(told["late"]) == (
+        "waits for 2 GPUs, 2 of them beyond its team's quota; 3 jobs that borrow no GPUs and 1 older job are before it"
+    )
 
 
 # --- The turn of a job that is larger than its team's quota ---------------------------------------------------------------------
