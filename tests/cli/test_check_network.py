@@ -195,6 +195,47 @@ async def test_ctrl_c_deletes_the_job() -> None:
     assert [path.rpartition("/")[2] for method, path in cluster.sent if method == "DELETE"] == [name]
 
 
+STAGES = {  # status and reason of condition Running
+    "waiting for machines": ("False", "WaitingForMachines"),
+    "its machines are booting": ("False", "MachinesBooting"),
+    "starting on its machines": ("False", "WaitingForStart"),
+    "starting": ("True", "ElasticJobRunning"),
+}
+
+
+async def test_the_bar_says_how_far_the_job_is_before_its_first_figure() -> None:
+    cluster, shown = Cluster([], ends=""), asyncio.Queue[tuple[int, str]]()
+
+    async def until(expected: tuple[int, str]) -> list[int]:
+        """The numbers of figures that were shown meanwhile."""
+        numbers = list[int]()
+        async with asyncio.timeout(30):
+            while (one := await shown.get()) != expected:
+                numbers.append(one[0])
+        return numbers
+
+    async with session(cluster).open() as ebb:
+        assert isinstance(ebb, Ebb)
+        prepared = network.prepare_check(ebb, NetworkOptions(gpus=16, gpu="A100"))
+        check = asyncio.create_task(
+            network.check_network(ebb, prepared, note=lambda _: None, show=lambda done, _, text: shown.put_nowait((done, text)))
+        )
+        await until((0, "waiting for machines"))  # the controller has not seen it
+        for text, (status, reason) in STAGES.items():
+            condition = {"type": "Running", "status": status, "reason": reason, "message": ""}
+            cluster.put({**cluster.jobs[0], "status": {"conditions": [condition]}})
+            await until((0, text))
+        lines, pod = log_of(machine_facts(0, "EFA", GIVEN)), worker_pod(0, job=prepared.body["metadata"]["name"])
+        cluster.write(pod, *lines[:3])
+        await until((1, "all-reduce of 8 B"))
+        cluster.put(cluster.jobs[0])
+        cluster.write(pod, lines[3])
+        assert 0 not in await until((2, "all-reduce of 1 MB"))
+        check.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await check
+
+
 def test_a_reading_begins_anew_with_its_job() -> None:
     reading = NetworkReading()
     lines = log_of(machine_facts(0, "EFA", GIVEN))

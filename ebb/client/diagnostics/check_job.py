@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ebb.client.errors import ClientError
-from ebb.client.jobs.view import FINISHED, JobView
+from ebb.client.jobs.view import FINISHED, JobView, stage
 from ebb.client.logs import Line, follow_logs
 from ebb.client.platform.connection import Ebb
 from ebb.client.submission.fit import price
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import Prepared, prepare, submit
-from ebb.kube import ELASTIC_JOBS, KubeError, NotFound
+from ebb.kube import ELASTIC_JOBS, KubeError, NotFound, Object
 
 LIMIT_SECONDS = 1800  # from its first worker on; machines that boot are in it
 USUAL_SECONDS = 300  # with the start of its workers
@@ -114,12 +114,19 @@ class _Sink:
     def __init__(self, reading: CheckReading, note: Callable[[str], None], show: Show) -> None:
         self.reading, self.note, self._show = reading, note, show
         self.last: list[str] = []
+        self._begun = False
 
     def line(self, worker: int, line: Line) -> None:
         if not self.reading.feed(line.text):
             self.last = [*self.last[1 - _LAST_LINES :], f"w{worker} | {line.text}"]
             return
+        self._begun = True
         self._show(self.reading.done, self.reading.total, self.reading.newest)
+
+    def job(self, job: Object) -> None:
+        """Show how far it is, until it says so itself."""
+        if not self._begun and (text := stage(job)):
+            self._show(0, self.reading.total, text)
 
 
 async def run_check_job(ebb: Ebb, prepared: Prepared, reading: CheckReading, *, note: Callable[[str], None], show: Show) -> None:
@@ -128,7 +135,7 @@ async def run_check_job(ebb: Ebb, prepared: Prepared, reading: CheckReading, *, 
     name = prepared.body["metadata"]["name"]
     try:
         job = await submit(ebb, prepared.body, note=note)
-        ended = await follow_logs(ebb.kube, job.namespace, name, sink)
+        ended = await follow_logs(ebb.kube, job.namespace, name, sink, on_change=sink.job)
     finally:
         await _remove(ebb, name, note)
     if ended.state != FINISHED or not reading.is_complete:

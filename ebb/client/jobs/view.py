@@ -47,6 +47,7 @@ CAUSES = {
 """history[].cause in words."""
 REASONS = {
     names.WAITING_FOR_MACHINES: "waiting for machines",
+    names.WAITING_BOOTING: "its machines are booting",
     names.WAITING_FOR_DATA: "copying its data",
     names.WAITING_FOR_GATES: "waiting for a scheduling gate",
     names.WAITING_FOR_START: "starting on its machines",
@@ -285,11 +286,23 @@ def _state(job: Object) -> str:
     return RUNNING_STATE if condition(job, names.RUNNING) else WAITING_STATE
 
 
-def _detail(job: Object) -> str:
-    """The message of the condition that explains the state: the True one of an end or a restart, else that of Running."""
+def stage(job: Object) -> str:
+    """Return how far a job is that has not said anything yet, in a few words; "" for one that is over."""
+    state, found = _state(job), _explaining(job) or {}
+    if state in OVER:
+        return ""
+    return "starting" if state == RUNNING_STATE else REASONS.get(found.get("reason") or "", "waiting for machines")
+
+
+def _explaining(job: Object) -> Object | None:
+    """The condition that explains the state: the True one of an end or a restart, else that of Running."""
     decisive = (names.FAILED, names.SUCCEEDED, names.SUSPENDED, names.RESTARTING)
     found = next(filter(None, (condition(job, kind) for kind in decisive)), None)
-    found = found or next((item for item in _conditions(job) if item["type"] == names.RUNNING), None)
+    return found or next((item for item in _conditions(job) if item["type"] == names.RUNNING), None)
+
+
+def _detail(job: Object) -> str:
+    found = _explaining(job)
     if found is None:
         return ""
     reason, message = found.get("reason") or "", found.get("message") or ""

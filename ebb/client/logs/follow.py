@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from ebb.client.errors import ClientError, Missing
@@ -22,12 +23,22 @@ YOUNG_SECONDS = 30.0  # since the start of a pod that is new; clocks may differ 
 
 
 async def follow_logs(
-    kube: Kube, namespace: str, job: str, sink: Sink, *, choice: Choice = ALL, files: LogFiles | None = None
+    kube: Kube,
+    namespace: str,
+    job: str,
+    sink: Sink,
+    *,
+    choice: Choice = ALL,
+    files: LogFiles | None = None,
+    on_change: Callable[[Object], None] = lambda job: None,
 ) -> JobView:
-    """Print lines as they come until the job is over; returns it as it ended. Raises KubeError if it cannot be watched at all."""
+    """Print lines as they come until the job is over; returns it as it ended. `on_change` gets the job as it is, again and again.
+
+    Raises KubeError if it cannot be watched at all.
+    """
     async with Board(kube, namespace, job, on_trouble=sink.note) as board:
         shelf = await open_shelf(board.job, files, sink) if board.job else None
-        follower = _Follower(board, sink, choice, shelf)
+        follower = _Follower(board, sink, choice, shelf, on_change)
         await follower.catch_up()
         return await follower.run()
 
@@ -35,8 +46,10 @@ async def follow_logs(
 class _Follower:
     """One task per pod that has started, as long as the job lives."""
 
-    def __init__(self, board: Board, sink: Sink, choice: Choice, shelf: Shelf | None) -> None:
-        self._board, self._sink, self._choice, self._shelf = board, sink, choice, shelf
+    def __init__(
+        self, board: Board, sink: Sink, choice: Choice, shelf: Shelf | None, on_change: Callable[[Object], None]
+    ) -> None:
+        self._board, self._sink, self._choice, self._shelf, self._on_change = board, sink, choice, shelf, on_change
         self._sources = Sources(board.kube, board.namespace, shelf, choice)
         self._tails: dict[str, asyncio.Task[None]] = {}
         self._strangers: set[str] = set()  # pods that have a file, and that the board does not know
@@ -60,6 +73,7 @@ class _Follower:
         try:
             while (job := self._board.job) is not None:
                 self._tell(job)
+                self._on_change(job)
                 self._start_tails(self._board.pods)
                 seen = view(job)
                 if seen.state in OVER and not self._busy() and await self._nothing_new():
