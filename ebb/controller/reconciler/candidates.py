@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.needs import Wish, needs, shared_network, with_sidecars, workers_per_machine
+from ebb.api.needs import Needs, Wish, shared_network, with_sidecars, workers_per_machine
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
-from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Sidecar, Volume
+from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
 from ebb.api.template import worker_container
@@ -88,7 +88,7 @@ class Candidate:
 def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidate]:
     """Sites where such a job may go on machines bought like that, None: in any way. It need not hold minReplicas."""
     home = home_of(wish, platform)
-    needed = with_sidecars(wish.needs, platform.sidecars_in(wish.namespace))
+    needed = _whole_needs(wish, platform)
     usable: dict[tuple[str, str], list[tuple[NodeGroup, int]]] = {}
     for group in platform.node_groups:
         fits = workers_per_machine(needed, group)
@@ -102,7 +102,7 @@ def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidat
 def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candidate:
     """The site of a job that was placed."""
     bought = placed.capacity_type.split(", ") if placed.capacity_type else []
-    needed = with_sidecars(wish.needs, platform.sidecars_in(wish.namespace) if platform else ())
+    needed = _whole_needs(wish, platform) if platform else wish.needs
     groups = [
         (group, workers_per_machine(needed, group))
         for group in (platform.node_groups if platform else ())
@@ -160,7 +160,7 @@ def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPla
         selector=selector,
         taints=tuple(taints),
         volumes=volumes,
-        memory_bytes=_share_bytes(job, carrying, platform.sidecars_in(job.namespace)),
+        memory_bytes=_share_bytes(Wish.of(job), carrying, platform),
         grace_seconds=leave_seconds(min(notices, default=0)),
         # As it was chosen: workers that came before the stack had it would not find those that came after.
         network=next((one.network for one in carrying if one.network and one.network.name == placed.network), None),
@@ -196,7 +196,7 @@ def home_of(wish: Wish, platform: Platform) -> Volume | None:
 
 def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str:
     """The reason why no site holds minReplicas, and the fix. `found`: those that the job may go to."""
-    needed, home = with_sidecars(wish.needs, platform.sidecars_in(wish.namespace)), home_of(wish, platform)
+    needed, home = _whole_needs(wish, platform), home_of(wish, platform)
     if found:
         most = max(found, key=lambda site: site.room)
         return (
@@ -237,6 +237,11 @@ def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], wish
     )
 
 
+def _whole_needs(wish: Wish, platform: Platform) -> Needs:
+    """The needs of a worker with what the cloud adds to its pod."""
+    return with_sidecars(wish.needs, platform.sidecars_in(wish.namespace))
+
+
 def _price(item: tuple[NodeGroup, int]) -> tuple[float, str]:
     group, fits = item
     return group.usd_per_hour / fits, group.name
@@ -253,10 +258,10 @@ def _selector(job: Job, placed: Placed) -> dict[str, str]:
     return {label: value for label, value in labels.items() if value}
 
 
-def _share_bytes(job: Job, groups: Sequence[NodeGroup], sidecars: Sequence[Sidecar]) -> float:
+def _share_bytes(wish: Wish, groups: Sequence[NodeGroup], platform: Platform) -> float:
     """The memory of its machine that one worker's own containers may use, on the smallest of these machines; 0 if it fits on
     none."""
-    needed = with_sidecars(needs(job.worker.template), sidecars)
+    needed = _whole_needs(wish, platform)
     fits = [(group.pod_memory_gib * 2**30, workers_per_machine(needed, group)) for group in groups]
     share = min((memory / count for memory, count in fits if count), default=0.0)
-    return max(0.0, share - sum(one.memory_gib for one in sidecars) * 2**30)
+    return max(0.0, share - (needed.memory_bytes - wish.needs.memory_bytes))
