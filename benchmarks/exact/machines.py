@@ -178,6 +178,12 @@ class Forked:
             self._changed.notify_all()
 
 
+def nccl_host(number: int, interface: str = "lo") -> dict[str, str]:
+    """The environment that makes a machine a host of its own to NCCL, which refuses two ranks of one host that share a GPU; their
+    sockets join them."""
+    return {"NCCL_HOSTID": f"machine{number}", "NCCL_SOCKET_IFNAME": interface}
+
+
 def environment() -> dict[str, str]:
     """Of the launchers: one thread each, and nothing of a job or launcher that this process runs in."""
     ours = ("EBB_", "PET_", "TORCHELASTIC_")

@@ -26,7 +26,7 @@ from benchmarks import verdict
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact import processes, watch
 from benchmarks.exact.etcd import etcd
-from benchmarks.exact.machines import Fresh, Machine, environment, until
+from benchmarks.exact.machines import Fresh, Machine, environment, nccl_host, until
 from benchmarks.trainer import contenders
 from benchmarks.trainer import folder as images
 from benchmarks.verdict import Say
@@ -92,8 +92,7 @@ class Job:
         self.folder.mkdir(parents=True, exist_ok=True)
         flags = [f"--rdzv_endpoint={self.endpoint}", f"--rdzv_id={self.folder.name}", "--rdzv_backend=etcd3"]
         command = [*flags, "--nnodes=1:2", "--nproc-per-node=1", "--local-addr=127.0.0.1", *self.program]
-        hosts = {"NCCL_HOSTID": f"machine{number}", "NCCL_SOCKET_IFNAME": "lo", "EBB_OUTPUT_DIR": str(self.output)}
-        given = environment() | hosts | {"TMPDIR": str(self.folder)}
+        given = environment() | nccl_host(number) | {"EBB_OUTPUT_DIR": str(self.output), "TMPDIR": str(self.folder)}
         machine = Fresh().start([*command, "--output", str(self.output)], given, self.folder / f"machine{number}.log")
         self.machines.append(machine)
         return machine

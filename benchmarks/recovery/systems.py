@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.controller.processes import free_port
 from benchmarks.exact import processes, watch
 from benchmarks.exact.etcd import etcd
-from benchmarks.exact.machines import LAUNCHER, Machine, environment
+from benchmarks.exact.machines import LAUNCHER, Machine, environment, nccl_host
 from benchmarks.recovery import torchft
 from benchmarks.recovery.timeline import Line
 
@@ -95,8 +95,7 @@ class System:
         temporary = output.parent / "tmp"  # a machine that is killed leaves its temporary files
         temporary.mkdir(exist_ok=True)
         gloo = {"GLOO_SOCKET_IFNAME": interface} if interface else {}
-        # NCCL refuses two ranks of one host that share a GPU. With names of their own they are hosts, joined by their sockets.
-        nccl = {"NCCL_HOSTID": f"machine{number}", "NCCL_SOCKET_IFNAME": interface or "lo"} if device == "cuda" else {}
+        nccl = nccl_host(number, interface or "lo") if device == "cuda" else {}
         return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours | gloo | nccl
 
     def lines(self, output: Path) -> list[Line]:
