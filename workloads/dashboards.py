@@ -62,19 +62,19 @@ def _of_job(metric: str, how: str = "max") -> str:
     return f"{how} {JOB} ({metric}{{{OF_JOB}}})"
 
 
+def _per_job(title: str, meaning: str, metric: str, unit: str = "short") -> Figure:
+    return Figure(title=title, meaning=meaning, unit=unit, queries={_of_job(metric): ONE})
+
+
 JOBS = Page(
     name="jobs",
     title="Ebb: jobs",
     jobs=True,
     rows={
         "Progress": [
-            Figure(title="Step", meaning="Optimizer steps done.", queries={_of_job("ebb_step"): ONE}),
-            Figure(title="Loss", meaning="Mean of the last logged step.", queries={_of_job("ebb_loss"): ONE}),
-            Figure(
-                title="Samples per second",
-                meaning="All machines of a job together.",
-                queries={_of_job("ebb_samples_per_second"): ONE},
-            ),
+            _per_job("Step", "Optimizer steps done.", "ebb_step"),
+            _per_job("Loss", "Mean of the last logged step.", "ebb_loss"),
+            _per_job("Samples per second", "All machines of a job together.", "ebb_samples_per_second"),
             Figure(
                 title="Done",
                 meaning="Steps done, of those of the whole run.",
@@ -89,7 +89,7 @@ JOBS = Page(
                 meaning="Those that run, and those without which the job does not train.",
                 queries={_of_job("ebb_job_workers"): ONE, _of_job("ebb_job_min_workers"): f"{ONE}, at least"},
             ),
-            Figure(title="Ranks", meaning="Processes that train together.", queries={_of_job("ebb_world_size"): ONE}),
+            _per_job("Ranks", "Processes that train together.", "ebb_world_size"),
             Figure(
                 title="Steps since the newest checkpoint",
                 meaning="What a cold start would do again.",
@@ -112,17 +112,8 @@ JOBS = Page(
                     f"({_of_job('ebb_useful_seconds_total')} + {_of_job('ebb_lost_seconds_total')})": ONE
                 },
             ),
-            Figure(
-                title="Steps done again",
-                meaning="After losses without notice.",
-                queries={_of_job("ebb_steps_redone_total"): ONE},
-            ),
-            Figure(
-                title="Stood still for checkpoints",
-                meaning="Seconds, since the job began.",
-                unit="s",
-                queries={_of_job("ebb_checkpoint_seconds_total"): ONE},
-            ),
+            _per_job("Steps done again", "After losses without notice.", "ebb_steps_redone_total"),
+            _per_job("Stood still for checkpoints", "Seconds, since the job began.", "ebb_checkpoint_seconds_total", "s"),
         ],
     },
 )
@@ -194,12 +185,8 @@ RECLAIMS = Page(
                 meaning="By cause, of all jobs.",
                 queries={"sum by (cause) (increase(ebb_reclaims_total[1h]))": "{{cause}}"},
             ),
-            Figure(title="By job", meaning="Since the job began.", queries={_of_job("ebb_job_reclaims_total"): ONE}),
-            Figure(
-                title="Failures of programs",
-                meaning="Those that were counted against backoffLimit.",
-                queries={_of_job("ebb_job_failures_total"): ONE},
-            ),
+            _per_job("By job", "Since the job began.", "ebb_job_reclaims_total"),
+            _per_job("Failures of programs", "Those that were counted against backoffLimit.", "ebb_job_failures_total"),
         ],
         "What they cost": [
             Figure(
@@ -220,11 +207,7 @@ RECLAIMS = Page(
                     for quantile in (0.5, 0.95)
                 },
             ),
-            Figure(
-                title="Changes of membership",
-                meaning="Each is a generation of the training.",
-                queries={_of_job("ebb_generation"): ONE},
-            ),
+            _per_job("Changes of membership", "Each is a generation of the training.", "ebb_generation"),
         ],
     },
 )
@@ -250,7 +233,7 @@ MONEY = Page(
             ),
         ],
         "Jobs that have not ended": [
-            Figure(title="Spent", meaning="US dollars so far.", unit=USD, queries={_of_job("ebb_job_usd_total"): ONE}),
+            _per_job("Spent", "US dollars so far.", "ebb_job_usd_total", USD),
             Figure(
                 title="Saved",
                 meaning="Against the same machines on-demand.",
