@@ -11,10 +11,10 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from moto.server import ThreadedMotoServer
 from moto.utilities.utils import get_partition
 from scipy.io import savemat
 
+from benchmarks.verdict import Say, conclude
 from devcluster.commands import say
 
-KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 TRAIN, VAL, DEVKIT = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"
 BUCKET, REGION = "images", "eu-central-1"
 LARGE, PART = 3, 8 * 2**20  # objects of several parts, and a part
@@ -217,19 +217,21 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.files < 500 or given.kills < 1:
         parser.error("--files must be 500 or more, and --kills 1 or more")
-    try:
-        with tempfile.TemporaryDirectory(prefix="ebb-data-") as folder:
-            found = dict[str, dict[str, Any]]()
-            for name, act in {"imagenet": prepare, "bucket": copy}.items():
-                found[name] = act(Path(folder), given.files, given.kills)
-                say(f"{name}: {json.dumps(found[name])}")
-    except DataError as error:
-        say(f"data: {error}")
-        return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    print(json.dumps(found))
-    return KEPT if all(one["identical"] for one in found.values()) else BROKEN
+    return conclude("data", partial(measure, given.files, given.kills), judge, failures=(DataError,))
+
+
+def measure(files: int, kills: int, folder: Path, say: Say) -> dict[str, Any]:
+    """Raises DataError."""
+    found = dict[str, Any]()
+    for name, act in {"imagenet": prepare, "bucket": copy}.items():
+        found[name] = act(folder, files, kills)
+        say(f"{name}: {json.dumps(found[name])}")
+    return found
+
+
+def judge(found: dict[str, Any]) -> list[str]:
+    """The trees that are another one."""
+    return [f"the tree of {name} is not that of a run that nobody killed" for name, one in found.items() if not one["identical"]]
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
 """The scaling of training, on ranks of this machine and by a model up to 64 GPUs: `python -m benchmarks.scaling`."""
 
 import argparse
-import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.scaling.figures import LEAST_EFFICIENCY, NEAR_MEASURED, broken, here, modelled
 from benchmarks.scaling.measured import BATCH, CONTEXT, SIZE, STEPS, Epoch, time_all_reduces, time_epoch, write_corpus
 from benchmarks.scaling.model import Point
 from benchmarks.scaling.page import page
-from devcluster.commands import say
+from benchmarks.verdict import Say, conclude
 
-KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 MOST_RANKS = 4
 HELP = f"""\
 Measured: an epoch of a language model ({SIZE}) on 1 to {MOST_RANKS} ranks of this machine, under Ebb's launcher and runtime,
@@ -60,12 +59,19 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     return Settings(ranks=given.ranks, rounds=given.rounds, page=given.page)
 
 
-def run(settings: Settings) -> int:
-    """All of it; returns the exit status."""
+def measure(settings: Settings, folder: Path, say: Say) -> dict[str, Any]:
+    """All of it, and the page. Raises BenchmarkError."""
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    epochs, points = measure(settings)
+    epochs, points, sizes = list[Epoch](), list[Point](), range(1, settings.ranks + 1)
+    corpus = write_corpus(folder)
+    for number in range(settings.rounds):
+        for ranks in sizes:
+            epochs.append(time_epoch(corpus, ranks))
+            say(f"round {number + 1} of {settings.rounds}, {ranks} ranks: {epochs[-1].step_seconds:.3f} s a step")
+    for ranks in sizes[1:]:
+        points += time_all_reduces(ranks)
+        say(f"{ranks} ranks: an all-reduce of {points[-1][1] / 2**20:.0f} MB in {points[-1][2]:.3f} s")
     found, model = here(epochs, points, cores=cores), modelled()
-    wrong = broken(found, model)
     about = (
         f"Measured on {cores} cores with gloo: {STEPS} steps of {BATCH} windows of {CONTEXT} tokens, model {SIZE}, the best of "
         f"{settings.rounds} rounds, with a load of {load:.1f} before. Beyond that machine it is a model, whose assumptions are "
@@ -74,33 +80,10 @@ def run(settings: Settings) -> int:
     settings.page.parent.mkdir(parents=True, exist_ok=True)
     settings.page.write_text(page(found, points, model, about=about, command="make scaling"))
     say(f"the page: {settings.page}")
-    for sentence in wrong:
-        say(f"BROKEN {sentence}")
-    print(json.dumps({"here": {"load": round(load, 1), **found}, "model": model, "broken": wrong}), flush=True)
-    return BROKEN if wrong else KEPT
-
-
-def measure(settings: Settings) -> tuple[list[Epoch], list[Point]]:
-    """Epochs of all rounds, and all-reduces. Raises BenchmarkError."""
-    epochs, points, sizes = list[Epoch](), list[Point](), range(1, settings.ranks + 1)
-    with tempfile.TemporaryDirectory(prefix="ebb-scaling-") as folder:
-        corpus = write_corpus(Path(folder))
-        for number in range(settings.rounds):
-            for ranks in sizes:
-                epochs.append(time_epoch(corpus, ranks))
-                say(f"round {number + 1} of {settings.rounds}, {ranks} ranks: {epochs[-1].step_seconds:.3f} s a step")
-    for ranks in sizes[1:]:
-        points += time_all_reduces(ranks)
-        say(f"{ranks} ranks: an all-reduce of {points[-1][1] / 2**20:.0f} MB in {points[-1][2]:.3f} s")
-    return epochs, points
+    return {"here": {"load": round(load, 1), **found}, "model": model, "broken": broken(found, model)}
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        sys.exit(run(read_settings(sys.argv[1:])))
-    except BenchmarkError as error:
-        print(f"it could not be measured: {error}", file=sys.stderr)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    measured = partial(measure, read_settings(sys.argv[1:]))
+    sys.exit(conclude("scaling", measured, lambda found: list(found["broken"]), failures=(BenchmarkError,)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.data import __main__ as proof
+from benchmarks.verdict import BROKEN, KEPT
 
 
 def test_a_program_that_fails_is_no_proof() -> None:
@@ -24,12 +25,13 @@ def test_a_program_is_killed_where_its_share_is_done_and_ends_in_its_own_time(tm
     assert found["kills"] == 1
 
 
-@pytest.mark.parametrize(("same", "code"), [(True, proof.KEPT), (False, proof.BROKEN)])
+@pytest.mark.parametrize(("same", "code"), [(True, KEPT), (False, BROKEN)])
 def test_one_tree_that_differs_breaks_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], same: bool, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], same: bool, code: int
 ) -> None:
     monkeypatch.setattr(proof, "prepare", lambda *_: {"identical": True})
     monkeypatch.setattr(proof, "copy", lambda *_: {"identical": same})
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a folder is kept where a promise is broken
     assert proof.main([]) == code
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bucket"] == {"identical": same}
 
