@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ebb.buckets.copy import copy, size_words
-from ebb.buckets.endings import conclude, say
+from ebb.buckets.outcome import conclude, say
 from ebb.buckets.stores import open_bucket
 
 SHARED = 0o002  # of what is written the group may change all, as the volumes' folders say

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from ebb.buckets.copy import size_words
-from ebb.buckets.endings import conclude, say
+from ebb.buckets.outcome import conclude, say
 from ebb.buckets.stores import BucketError, Interrupted
 
 READERS = 64  # they wait for the bucket, some 50 ms for each small file

@@ -1,4 +1,4 @@
-"""The end of `python -m ebb.buckets` and of its preload: one line on standard output, and an exit code of __main__.py's."""
+"""The outcome of `python -m ebb.buckets` and of its preload: one line on standard output, and an exit code of __main__.py's."""
 
 from collections.abc import Callable
 
