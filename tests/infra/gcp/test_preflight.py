@@ -230,7 +230,7 @@ def test_the_whole_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(neutral, "public_address", lambda url: "203.0.113.1")
     assert neutral.main(["-s", "gcp"]) == commands.EXIT_BAD
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "[1/10] project"
+    assert said[0] == "[1/11] project"
     assert json.loads(said[-1])["failed"] == [
         "this machine (203.0.113.1) is not in gcp.cluster.authorizedCidrs (198.51.100.0/24)"
     ]
