@@ -257,7 +257,7 @@ def test_the_servers_certificate_has_the_names_by_which_jobs_ask(certified: Cert
     worker = certified.workers["red"]
     for name, fits in (("etcd-service", True), ("etcd-team-red.ebb-system.svc", True), ("etcd.ebb-system.svc", False)):
         port = certified.servers["red"].port
-        client = Etcd([f"https://{name}:{port}"], tls=tls(worker), timeout_seconds=5, addresses={name: "127.0.0.1"})
+        client = Etcd([f"https://{name}:{port}"], tls=tls(worker), timeout_seconds=5, addresses={name: ["127.0.0.1"]})
         if fits:
             assert client.get("/ebb/nothing") is None
         else:
