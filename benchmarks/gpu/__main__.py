@@ -29,6 +29,7 @@ from benchmarks.exact.etcd import etcd
 from benchmarks.exact.machines import Fresh, Machine, environment, nccl_host, until
 from benchmarks.trainer import contenders
 from benchmarks.trainer import folder as images
+from benchmarks.trainer.figures import WARM_UP_STEPS
 from benchmarks.verdict import Say
 from devcluster.commands import last_lines
 from devcluster.settings import BoxError
@@ -47,7 +48,6 @@ PROMISES = {
     "memory": "a step that does not fit is repeated in smaller parts, with the same losses",
 }
 HANG_SECONDS = 10.0
-WARM_UP_STEPS = 3
 COME_UP_SECONDS = 240.0  # imports, CUDA's context, and the compilation of a network
 _RECOVERED = re.compile(r"generation (\d+): (\d+) -> (\d+) ranks after step (\d+), in memory, ([\d.]+) s, of which ([\d.]+) s")
 _SNAPSHOT = re.compile(r"snapshots in memory: ([\d.]+) MiB in ([\d.]+) s, one every ([\d.]+) s")

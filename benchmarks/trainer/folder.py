@@ -3,7 +3,6 @@
 write(folder, train=256)        # folder/train/<class>/<n>.jpg, folder/val/...
 """
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,17 +17,13 @@ QUALITY = 90
 
 def write(folder: Path, *, train: int, val: int = CLASSES) -> None:
     """`train` and `val` are the numbers of all images, of which each class has its share."""
-
-    def places() -> Iterator[Path]:
-        for part, count in (("train", train), ("val", val)):
-            for name in range(min(CLASSES, count)):
-                (folder / part / f"class{name}").mkdir(parents=True, exist_ok=True)
-            for number in range(count):
-                yield folder / part / f"class{number % CLASSES}" / f"{number:05}.jpg"
-
+    counts = {"train": train, "val": val}
+    places = [folder / part / f"class{one % CLASSES}" / f"{one:05}.jpg" for part, count in counts.items() for one in range(count)]
+    for parent in {place.parent for place in places}:
+        parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor() as pool:  # torch lets other threads work while it encodes
-        for _ in pool.map(lambda place: place[1].write_bytes(_picture(place[0])), enumerate(places())):
-            pass
+        for place, picture in zip(places, pool.map(_picture, range(len(places))), strict=True):
+            place.write_bytes(picture)
 
 
 def _picture(seed: int) -> bytes:
