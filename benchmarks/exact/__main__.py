@@ -52,18 +52,21 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     parser.add_argument(
         "--recovery", choices=["both", *RECOVERIES], default="both", help="of all histories (default: %(default)s)"
     )
+    parser.add_argument("--events", metavar="N", type=int, help="of each history (default: 3 to 5, by the seed)")
     parser.add_argument("--agents", metavar="N", type=int, help="how many of them start launchers from nothing (default: 1 of 6)")
     parser.add_argument("--at-once", metavar="N", type=int, default=3, help="histories played at a time (default: %(default)d)")
     given = parser.parse_args(arguments)
     agents = -(-given.histories // 6) if given.agents is None else given.agents
-    if given.histories < 1 or given.at_once < 1:
-        parser.error(f"--histories {given.histories} and --at-once {given.at_once} must be 1 or more")
+    for name in ("histories", "at_once", "events"):
+        if (number := getattr(given, name)) is not None and number < 1:
+            parser.error(f"--{name.replace('_', '-')} {number} is not 1 or more")
     if not 0 <= agents <= given.histories:
         parser.error(f"--agents {agents} is not between 0 and --histories {given.histories}")
     return Settings(
         first=given.seed or 1,
         histories=given.histories,
         recovery=None if given.recovery == "both" else given.recovery,
+        events=given.events,
         agents=agents,
         at_once=given.at_once,
         resume=given.seed is None,
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
             say(f"BROKEN, seed {seed}: {'; '.join(problems)}")
             say(f"  its logs: {settings.folder}/exact-{seed}; repeat it: "
                 f"python -m benchmarks.exact --seed {seed} --histories 1 --agents {int(history.agents)} "
-                f"--recovery {history.recovery}")  # fmt: skip
+                f"--recovery {history.recovery}{f' --events {settings.events}' if settings.events else ''}")  # fmt: skip
         print(json.dumps(figures | {"broken": sorted(broken)}), flush=True)
     except (BenchmarkError, BoxError) as error:
         print(f"it could not be run; logs are in {settings.folder}: {error}", file=sys.stderr)

@@ -97,15 +97,16 @@ def after(event: Event, machines: int) -> int:
     return machines if event.kind == "kill-process" else machines - 1
 
 
-def draw(seed: int, *, agents: bool, virtual: bool, recovery: Recovery) -> History:
+def draw(seed: int, *, agents: bool, virtual: bool, recovery: Recovery, events: int | None = None) -> History:
+    """Of as many `events`, or of three to five."""
     rng = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
     processes = rng.choice(_PROCESSES)
     largest = LARGEST_WORLD // processes
     started = machines = rng.randint(1, min(4, largest))
-    events: list[Event] = []
-    for number in range(rng.randint(SHORTEST, LONGEST)):
-        events.append(_event(rng, machines, largest, first=number == 0))
-        machines = after(events[-1], machines)
+    few, drawn = rng.randint(SHORTEST, LONGEST), list[Event]()
+    for number in range(events or few):
+        drawn.append(_event(rng, machines, largest, first=number == 0))
+        machines = after(drawn[-1], machines)
     return History(
         seed=seed,
         recovery=recovery,
@@ -114,7 +115,7 @@ def draw(seed: int, *, agents: bool, virtual: bool, recovery: Recovery) -> Histo
         shape=rng.choice(VIRTUAL_SHAPES) if virtual else GPT,
         processes=processes,
         machines=started,
-        events=tuple(events),
+        events=tuple(drawn),
     )
 
 

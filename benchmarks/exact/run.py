@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.exact import pictures, planted, watch, words
 from benchmarks.exact.etcd import etcd
-from benchmarks.exact.history import KILLS, RECOVERIES, SHORTEST, History, Recovery, Shape, draw, draw_recovery
+from benchmarks.exact.history import KILLS, LONGEST, RECOVERIES, SHORTEST, History, Recovery, Shape, draw, draw_recovery
 from benchmarks.exact.judge import Findings, Result, judge
 from benchmarks.exact.machines import Forked, Fresh, side_by_side, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
@@ -45,11 +45,13 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options of the command line. `resume`: histories that are done with this code are not played again."""
+    """Options of the command line. `resume`: histories that are done with this code are not played again. `events`: of each
+    history; None: three to five."""
 
     first: int
     histories: int
     recovery: Recovery | None  # None: of each history drawn
+    events: int | None
     agents: int
     at_once: int
     resume: bool
@@ -161,11 +163,12 @@ class Proof:
 
     def _play(self, history: History, folder: Path) -> Played:
         """Once more with more epochs when the job had finished before enough had happened."""
-        least = epochs = EPOCHS[history.agents, history.virtual]
+        least = epochs = EPOCHS[history.agents, history.virtual] * -(-len(history.events) // LONGEST)
+        enough = self._settings.events or SHORTEST
         while True:
             shutil.rmtree(folder, ignore_errors=True)
             played = Play(history, self._stage, folder, epochs=epochs).run()
-            if len(played.events) >= SHORTEST or epochs > 4 * least:
+            if len(played.events) >= enough or epochs > 4 * least:
                 return played
             epochs *= 2
 
@@ -212,7 +215,8 @@ def histories(settings: Settings) -> list[History]:
         seed = settings.first + number
         agents = (number + 1) * settings.agents // count > number * settings.agents // count
         recovery = settings.recovery or draw_recovery(seed)
-        found.append(draw(seed, agents=agents, virtual=seed % VIRTUAL_OF in VIRTUAL, recovery=recovery))
+        virtual = seed % VIRTUAL_OF in VIRTUAL
+        found.append(draw(seed, agents=agents, virtual=virtual, recovery=recovery, events=settings.events))
     return found
 
 
@@ -228,7 +232,7 @@ def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
 @contextlib.contextmanager
 def _counted(records: Records, settings: Settings) -> Iterator[Callable[[], float]]:
     """Count the seconds of this run and of the interrupted ones before it."""
-    began, key = time.monotonic(), f"seconds of {settings.histories} histories, recovery {settings.recovery or 'both'}"
+    began, key = time.monotonic(), f"seconds of {settings.histories} histories, {settings.recovery} {settings.events}"
     before = (records.get(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
 
     def seconds() -> float:
@@ -250,4 +254,5 @@ def _stage(settings: Settings) -> Iterator[Stage]:
 
 
 def _key(history: History) -> str:
-    return f"history {history.seed} recovery={history.recovery} agents={history.agents} virtual={history.virtual}"
+    kind = f"recovery={history.recovery} agents={history.agents} virtual={history.virtual}"
+    return f"history {history.seed} {kind} events={len(history.events)}"

@@ -41,7 +41,7 @@ def test_two_hundred_histories_hold_everything() -> None:
 
 
 def test_a_run_plays_both_ways_to_recover_or_the_one_that_it_is_told(tmp_path: Path) -> None:
-    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, resume=True, folder=tmp_path)
+    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, events=None, resume=True, folder=tmp_path)
     drawn = histories(settings)
     ways = Counter(history.recovery for history in drawn)
     assert all(80 < ways[way] < 120 for way in RECOVERIES)
@@ -51,6 +51,15 @@ def test_a_run_plays_both_ways_to_recover_or_the_one_that_it_is_told(tmp_path: P
     only = histories(dataclasses.replace(settings, recovery="memory"))
     assert {history.recovery for history in only} == {"memory"}
     assert [history.events for history in only] == [history.events for history in drawn], "only the way to recover differs"
+
+
+def test_as_many_events_as_are_asked_for(tmp_path: Path) -> None:
+    settings = Settings(first=1, histories=50, agents=9, at_once=1, recovery=None, events=None, resume=True, folder=tmp_path)
+    long = histories(dataclasses.replace(settings, events=20))
+    assert {len(history.events) for history in long} == {20}
+    for few, many in zip(histories(settings), long, strict=True):
+        assert many.events[: len(few.events)] == few.events
+        assert all(1 <= size <= many.largest for size in many.sizes()), many
 
 
 def test_sizes_follow_the_events() -> None:
@@ -69,7 +78,7 @@ def test_sizes_follow_the_events() -> None:
 
 
 def test_agents_are_spread_evenly_and_virtual_workers_go_by_the_seed(tmp_path: Path) -> None:
-    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, resume=True, folder=tmp_path)
+    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, events=None, resume=True, folder=tmp_path)
     drawn = histories(settings)
     assert sum(history.agents for history in drawn) == 34
     assert sum(history.agents for history in drawn[:100]) == 17
