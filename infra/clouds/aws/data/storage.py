@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
-from pulumi_aws import dlm, ebs, eks
+from pulumi_aws import dlm, ebs
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
+from infra.clouds.aws.control import pod_identity
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
@@ -104,14 +105,8 @@ def _copies(part: Part, name: str, settings: Settings, control: ControlPlane) ->
     made = {}
     for team, read in by_reader(settings.storage.buckets).items():
         namespace, suffix = (f"{TEAMS}{team}", f"-{team}") if team else (JOBS, "")
-        link = eks.PodIdentityAssociation(
-            f"{COPY_ACCOUNT}{suffix}",
-            cluster_name=control.name,
-            namespace=namespace,
-            service_account=COPY_ACCOUNT,
-            role_arn=identity.role(part, name, "s3-copy", suffix=suffix, namespace=namespace, **bucket_words(read)).arn,
-            opts=part.child(depends_on=control.ready),
-        )
+        role = identity.role(part, name, "s3-copy", suffix=suffix, namespace=namespace, **bucket_words(read))
+        link = pod_identity.associate(part, control, namespace, COPY_ACCOUNT, role, suffix=suffix)
         made[team] = CopyIdentity(
             buckets={one.name: one.url for one in read},
             environment={"AWS_REGION": settings.region},

@@ -10,8 +10,9 @@ iam/rights.py.
 from collections.abc import Iterable, Sequence
 
 import pulumi
-from pulumi_aws import cloudwatch, eks
+from pulumi_aws import cloudwatch
 
+from infra.clouds.aws.control import pod_identity
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import machine
@@ -58,16 +59,7 @@ def helpers(part: Part, name: str, control: ControlPlane, settings: Settings, gr
 
 
 def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Autoscaler:
-    """A pod gets its credentials when it is created, so its record waits for the association: a pod that came before would have
-    none, however often it restarts."""
-    link = eks.PodIdentityAssociation(
-        AUTOSCALER,
-        cluster_name=control.name,
-        namespace=SYSTEM,
-        service_account=AUTOSCALER,
-        role_arn=identity.role(part, name, "autoscaler").arn,
-        opts=part.child(depends_on=control.ready),
-    )
+    link = pod_identity.associate(part, control, SYSTEM, AUTOSCALER, identity.role(part, name, "autoscaler"))
     region = settings.region
     return Autoscaler(
         image=_autoscaler_image(settings),
@@ -157,18 +149,11 @@ def log_group(name: str) -> str:
 
 
 def logs(part: Part, name: str, control: ControlPlane, settings: Settings, keep_days: int) -> Destination:
-    """A pod gets its credentials when it is created, so Fluent Bit waits for the association, and for the group: it makes none.
-    It takes credentials of Pod Identity from 4.0 on (https://github.com/fluent/fluent-bit/pull/10115, read 2026-11-28)."""
+    """Fluent Bit waits for its credentials, and for the group: it makes none. It takes credentials of Pod Identity from 4.0 on
+    (https://github.com/fluent/fluent-bit/pull/10115, read 2026-11-28)."""
     region = settings.region
     group = cloudwatch.LogGroup(f"{name}-pods", name=log_group(name), retention_in_days=keep_days, opts=part.child())
-    link = eks.PodIdentityAssociation(
-        NAME,
-        cluster_name=control.name,
-        namespace=PLUGIN_NAMESPACE,
-        service_account=NAME,
-        role_arn=identity.role(part, name, "logs").arn,
-        opts=part.child(depends_on=control.ready),
-    )
+    link = pod_identity.associate(part, control, PLUGIN_NAMESPACE, NAME, identity.role(part, name, "logs"))
     output = {
         "name": "cloudwatch_logs",
         "region": region,

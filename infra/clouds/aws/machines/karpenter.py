@@ -20,10 +20,11 @@ import json
 from typing import Any
 
 import pulumi
-from pulumi_aws import cloudwatch, ec2, eks, sqs
+from pulumi_aws import cloudwatch, ec2, sqs
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from infra.clouds.aws.catalog import HUGE_PAGES_MIB, KERNEL_SHARE_OF_REST
+from infra.clouds.aws.control import pod_identity
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import in_cluster, machine
@@ -124,16 +125,9 @@ class Karpenter:
 
     def _install(self, queue: list[pulumi.Resource], has_efa: bool, manager: pulumi.Resource) -> pulumi.Resource:
         """The kinds have a chart of their own, as Helm never changes those that a chart merely brings along."""
-        link = eks.PodIdentityAssociation(
-            KARPENTER,
-            cluster_name=self._control.name,
-            namespace=NAMESPACE,
-            service_account=KARPENTER,
-            role_arn=identity.role(self._part, self._name, KARPENTER).arn,
-            opts=self._part.child(depends_on=self._control.ready),
-        )
+        role = identity.role(self._part, self._name, KARPENTER)
+        link = pod_identity.associate(self._part, self._control, NAMESPACE, KARPENTER, role)
         kinds = self._release("karpenter-crd", {}, [manager, *self._control.ready])
-        # A pod that came before the association would have no credentials, however often it restarts.
         return self._release(KARPENTER, values(self._name, self._settings, has_efa=has_efa), [kinds, link, self._profile, *queue])
 
     def _release(self, chart: str, given: dict[str, Any], needs: list[pulumi.Resource]) -> pulumi.Resource:
