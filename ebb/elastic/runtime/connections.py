@@ -85,6 +85,14 @@ class Connections:
                     connection.shutdown(socket.SHUT_RDWR)
 
 
+def hang_up(others: frozenset[str], store_port: int) -> None:
+    """Those to the store that are not `others`: who waits for its answer is told at once that there is none."""
+    for connection, port in duplicates(sockets() - others):
+        with connection, contextlib.suppress(OSError):
+            if port == store_port:
+                connection.shutdown(socket.SHUT_RDWR)
+
+
 def duplicates(names: frozenset[str]) -> list[tuple[socket.socket, int]]:
     """Of those that are TCP connections, each with the other end's port. The port is asked once: a peer that ends at any moment
     takes the answer with it."""

@@ -31,7 +31,7 @@ from ebb.compat import Self
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
 from ebb.elastic.runtime.config import Place
-from ebb.elastic.runtime.connections import Connections, sockets
+from ebb.elastic.runtime.connections import Connections, hang_up, sockets
 from ebb.elastic.runtime.nccl import Nccl
 from ebb.elastic.runtime.process_group import (
     MEETING_SECONDS,
@@ -244,13 +244,17 @@ class Members(Group):
         """Raises PeerLostError when one of the ranks is gone, when nothing has come through the new connections for
         MEETING_SECONDS, and when a newer generation is there already."""
         others, seconds = sockets(), datetime.timedelta(seconds=MEETING_SECONDS)
-        with noticing_loss():
-            server = self._unless_over(
-                lambda: open_store(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
-            )
-            store = PrefixStore("members", server)
-            self._come(store, range(self.world_size))
-            world = self._backend(store, self.rank, self.world_size)
+        try:
+            with noticing_loss():
+                server = self._unless_over(
+                    lambda: open_store(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
+                )
+                store = PrefixStore("members", server)
+                self._come(store, range(self.world_size))
+                world = self._backend(store, self.rank, self.world_size)
+        except PeerLostError:
+            hang_up(others, port)  # what is left alone ends, with its threads and descriptors
+            raise
         self._store, self._world = store, world
         world._set_default_timeout(seconds)  # all have come: what is sent now waits for nobody's step
         self._settle(others)

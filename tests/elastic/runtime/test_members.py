@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from datetime import timedelta
 
@@ -14,7 +15,10 @@ from ebb.elastic.runtime import members
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import PeerLostError
+from ebb.elastic.torch_compat import open_store
 from tests.elastic.runtime.ranks import together
+
+CLIENT = {"is_master": False, "wait_for_workers": False, "timeout": timedelta(seconds=60)}
 
 
 def serve() -> TCPStore:
@@ -42,6 +46,34 @@ def test_nobody_waits_for_a_rank_that_dies_while_they_connect() -> None:
     """gloo tries to reach it for 60 s."""
     seconds, _ = together(die_while_they_connect, 2, waited_for=[0])
     assert seconds < 20
+
+
+def die_while_they_meet() -> list[str]:
+    """Rank 1 says that it has come, and is gone. What still tries to reach it once the launcher has said so."""
+    rank = int(os.environ["RANK"])
+    _server = serve() if rank == 0 else None
+    if rank == 1:
+        store = PrefixStore("members", open_store("127.0.0.1", int(os.environ["MASTER_PORT"]), **CLIENT))
+        store.set("here/1", "")
+        os._exit(9)
+    told = time.monotonic() + 5
+    Members.is_left = property(lambda self: time.monotonic() > told)  # type: ignore[assignment]
+    with pytest.raises(PeerLostError):
+        Members.enter(Place(rank=rank, world_size=2), torch.device("cpu"), longest_seconds=60)
+    return still_trying()
+
+
+def still_trying() -> list[str]:
+    threads = [each for each in threading.enumerate() if each.name == "connecting"]
+    for each in threads:
+        each.join(20)
+    return [each.name for each in threads if each.is_alive()]
+
+
+def test_nothing_goes_on_trying_to_reach_a_rank_that_died_while_they_met() -> None:
+    """gloo tries for 60 s, with a thread and seven descriptors: losses one soon after the other would add them up."""
+    threads, _ = together(die_while_they_meet, 2, waited_for=[0])
+    assert threads == []
 
 
 def stand_still_once_connected() -> float:
