@@ -66,8 +66,8 @@ def credit(view: JobView, draft: PlanBuilder, progress: Progress) -> None:
     old, cost = view.job.status, draft.status.cost
     if cost is None or progress.useful_seconds is None:
         return
-    # What an earlier version saw of the training cannot be told any more.
-    before = 0.0 if old.progress is None else old.progress.useful_seconds or progress.useful_seconds
+    # The first readings may say none: with ebb.log() a step's time is known when the next one is logged.
+    before = (old.progress.useful_seconds if old.progress else None) or 0.0
     machines = old.cost.machines if old.cost and old.cost.machines else cost.machines
     useful = cost.useful_machine_seconds + machines * (progress.useful_seconds - before)
     # Never more than was paid: a step that was under way when the machines were last counted may have begun on other ones.

@@ -243,8 +243,8 @@ def test_small_amounts_are_still_amounts(amount: float, text: str) -> None:
     assert dollars(amount) == text
 
 
-def useful(*readings: tuple[float, float, int]) -> list[float]:
-    """(seconds since NOW, useful seconds as the trainer says, workers on machines) -> useful machine time after each reading."""
+def useful(*readings: tuple[float, float | None, int]) -> list[float]:
+    """(seconds since NOW, useful seconds if the trainer says some, workers on machines) -> useful machine time after each reading."""
     job, found = again(JOB, look(JOB, *ON_TWO, nodes=TWO, platform=STACK)), []
     for at, seconds, workers in readings:
         progress = Progress(step=int(at), useful_seconds=seconds, at=stamp(NOW + at))
@@ -259,6 +259,12 @@ def test_machine_time_in_steps_that_count() -> None:
     assert useful((100, 80, 2), (200, 170, 2)) == [160, 340]
     assert useful((100, 80, 2), (200, 60, 2)) == [160, 120]  # twenty seconds of steps are done again
     assert useful((100, 80, 2), (200, 170, 1), (300, 270, 1)) == [160, 340, 440]  # the second machine was there until the second
+
+
+def test_time_before_the_trainer_says_some_counts_too() -> None:
+    """With ebb.log() the first step's time is known when the second is logged."""
+    assert useful((50, None, 2), (100, 80, 2), (200, 170, 2)) == [0, 160, 340]
+    assert useful((50, 0.0, 2), (100, 80, 2)) == [0, 160]
 
 
 def test_no_more_machine_time_counts_than_was_paid() -> None:
