@@ -2,8 +2,9 @@
 
     found = play(Library("trainer", ["clm.py"]), folder, endpoint, packages)
 
-Two machines begin. One loses its power, another one comes, the first one gets a notice, a last one comes, and both train to the
-end. What is judged: the ledger, the exit codes, the final weights beside those of a process that trained alone and undisturbed.
+Two machines begin. That of rank 0 loses its power, another one comes and loses its own, a third one comes, the first one gets a
+notice, a last one comes, and both train to the end. What is judged: the ledger, the exit codes, the final weights beside those of
+a process that trained alone and undisturbed.
 """
 
 from __future__ import annotations
@@ -98,30 +99,40 @@ def changed_lines(program: Path) -> int:
 
 
 def _history(output: Path, start: Callable[[], Machine], say: Callable[[str], None]) -> list[int | None]:
-    first, second = start(), start()
-    machines = [first, second]
+    machines = [start(), start()]
 
     def together(world_size: int) -> None:
         _await(lambda: _reached(output, world_size), f"{_STEPS} steps by {world_size} machines", machines)
 
+    def one_comes() -> Machine:
+        say("a machine comes")
+        machines.append(start())
+        together(2)
+        return machines[-1]
+
     together(2)
-    say("a machine loses its power")
+    say("rank 0's machine loses its power")
+    lost, first = sorted(machines, key=_is_first, reverse=True)
+    lost.kill()
+    together(1)
+    second = one_comes()
+    say("the other machine loses its power")
     second.kill()
     together(1)
-    say("a machine comes")
-    machines.append(start())
-    together(2)
+    rest = [one_comes()]
     say("a machine is told to leave")
     first.tell()
     _await(lambda: first.code is not None, "the end of the machine that was told to leave", machines)
     together(1)
-    say("a machine comes")
-    machines.append(start())
-    together(2)
+    rest.append(one_comes())
     say("to the end")
-    rest = machines[2:]
     _await(lambda: all(machine.code is not None for machine in rest), "the end", rest)
     return [first.code, *(machine.code for machine in rest)]
+
+
+def _is_first(machine: Machine) -> bool:
+    """True if it has rank 0, as its launcher says."""
+    return "] machine 0 of " in machine.log.read_text()
 
 
 @contextlib.contextmanager

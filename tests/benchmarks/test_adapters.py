@@ -33,7 +33,7 @@ def test_a_history_that_keeps_the_promises() -> None:
         ("samples_lost", 1),
         ("samples_repeated", 1),
         ("steps_of_other_size", 1),
-        ("steps_redone", 2),
+        ("steps_redone", 3),
         ("problems", ["generation 2, step 7: nothing written by rank 1 of 2"]),
         ("exit_codes", [75, 0, 0]),
         ("weights_difference", float("nan")),

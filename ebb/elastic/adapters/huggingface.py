@@ -35,6 +35,7 @@ from ebb.elastic.runtime.config import ConfigError
 _IGNORED = -100  # the label of a token that counts nothing
 _OWN_ORDER = ("get_train_dataloader", "_get_train_sampler")
 _STATE = "trainer_state.json"
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin", "adapter_model*")
 _PENDING = "ebb-evaluation-pending"  # in a checkpoint: an evaluation was due at its step, and the machines left instead
 
 
@@ -197,11 +198,15 @@ class _Elastic(Trainer):
         kept = args.save_strategy, args.save_on_each_node, args.push_to_hub
         args.save_strategy, args.save_on_each_node, args.push_to_hub = SaveStrategy.NO, True, False
         self.store_flos = lambda: None  # it sums over the ranks
+        # Transformers 5.24's save_pretrained() writes nothing elsewhere than on rank 0, whatever it is told
+        self.accelerator.unwrap_model(self.model).should_save_on_this_rank = lambda is_main_process: is_main_process
         try:
             if not args.should_save:
                 raise OSError("one rank of a machine saves for it")
             self._aside = str(folder.parent)
             super()._save_checkpoint(self.model_wrapped, None)
+            if not any(path for kind in _WEIGHTS for path in folder.rglob(kind)):
+                raise OSError(f"{folder} has no weights")
             self._mend(folder)
         finally:
             self._aside = ""
