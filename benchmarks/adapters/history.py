@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -76,6 +77,7 @@ def play(library: Library, folder: Path, endpoint: str, packages: Path, say: Cal
         "steps_of_other_size": verdict.steps_of_other_size,
         "steps": verdict.steps,
         "steps_redone": verdict.steps_redone,
+        "kills_at_epoch_ends": kills_at_epoch_ends(output / "ledger"),
         "generations": verdict.generations,
         "problems": verdict.problems,
         "exit_codes": codes,
@@ -96,6 +98,23 @@ def changed_lines(program: Path) -> int:
             names |= {target.id for target in each.targets if isinstance(target, ast.Name) and target.id in _OBJECTS}
     used = {each.lineno for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names}
     return len(used | {each.lineno for each in imports})
+
+
+def kills_at_epoch_ends(ledger: Path) -> int:
+    """Generations after whose last step, the last one of its epoch, steps were done again."""
+    ends = []
+    for path in sorted(ledger.glob("g*-r0.jsonl"), key=_generation):
+        header, *steps = (json.loads(line) for line in path.read_text().splitlines())
+        ends.append((header, steps[-1]["step"] + 1 if steps else header["resumed_step"]))
+    found = 0
+    for (header, end), (later, _) in itertools.pairwise(ends):
+        steps_per_epoch = -(-header["dataset_size"] // header["global_batch"])
+        found += later["resumed_step"] < end and end % steps_per_epoch == 0
+    return found
+
+
+def _generation(path: Path) -> int:
+    return int(path.name[1:].partition("-")[0])
 
 
 def _history(output: Path, start: Callable[[], Machine], say: Callable[[str], None]) -> list[int | None]:
@@ -164,7 +183,7 @@ def _await(condition: Callable[[], bool], what: str, machines: list[Machine]) ->
 
 def _reached(output: Path, world_size: int) -> bool:
     """True if the newest generation is of this size and has made some steps."""
-    paths = sorted((output / "ledger").glob("g*-r0.jsonl"), key=lambda path: int(path.name[1:].partition("-")[0]))
+    paths = sorted((output / "ledger").glob("g*-r0.jsonl"), key=_generation)
     if not paths:
         return False
     header, *steps = paths[-1].read_text().splitlines() or ["{}"]

@@ -30,7 +30,7 @@ OUTPUT_MIB = 384
 # A machine that is cut off has no pods any more, as far as the API server knows: an autoscaler takes minutes to give it back, and
 # until then its worker trains on.
 SCALE_DOWN_SECONDS = 120.0
-IMAGES_PATH = "/opt/ebb/packages:/opt/ebb:/opt/ebb/environment"  # PYTHONPATH of the trainer's image
+IMAGES_PATH = "/opt/ebb/packages:/opt/ebb:/opt/ebb/site-packages"  # PYTHONPATH of the trainer's image
 CONTROLLERS_PATH = "/opt/ebb/packages"
 PLANT = Path(__file__).parent / "planted" / "sitecustomize.py"
 IN_WORKERS = ("fencing", "sampler")

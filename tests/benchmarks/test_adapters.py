@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from benchmarks.adapters.__main__ import judge
-from benchmarks.adapters.history import PROGRAMS, _reached, changed_lines
+from benchmarks.adapters.history import PROGRAMS, _reached, changed_lines, kills_at_epoch_ends
 
 GOOD: dict[str, Any] = {
     "samples_lost": 0,
     "samples_repeated": 0,
     "steps_of_other_size": 0,
     "steps_redone": 1,
+    "kills_at_epoch_ends": 0,
     "problems": [],
     "exit_codes": [138, 0, 0],
     "weights_difference": 1e-6,
@@ -46,6 +47,25 @@ def test_a_history_that_keeps_the_promises() -> None:
 def test_each_promise_can_be_broken(figure: str, value: Any) -> None:
     (broken,) = judge({"trl": {**GOOD, figure: value}})
     assert broken.startswith("trl: ")
+
+
+def test_only_with_lightning_a_kill_at_an_epochs_end_may_cost_more() -> None:
+    ended = {**GOOD, "steps_redone": 9, "kills_at_epoch_ends": 1}
+    assert judge({"lightning": ended}) == []
+    assert len(judge({"lightning": {**ended, "steps_redone": 10}, "trainer": ended})) == 2
+
+
+def test_kills_at_epoch_ends_are_those_after_which_steps_are_done_again(tmp_path: Path) -> None:
+    def write(generation: int, resumed: int, last: int) -> None:
+        header = {"resumed_step": resumed, "dataset_size": 50, "global_batch": 8}
+        lines = [header, *({"step": step} for step in range(resumed, last + 1))]
+        (tmp_path / f"g{generation}-r0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    write(9, 0, 13)  # epochs of 7 steps
+    write(10, 12, 13)
+    write(11, 14, 17)
+    write(12, 16, 139)
+    assert kills_at_epoch_ends(tmp_path) == 1
 
 
 @pytest.mark.parametrize(("program", "lines"), [("clm.py", 2), ("sft.py", 2), ("lit.py", 3), ("loop.py", 4)])
