@@ -239,7 +239,7 @@ def _environment(volume: pulumi.Output[str]) -> Volume:
     return Volume(
         name="environment",
         claim="ebb-environment",
-        mount_path="/opt/ebb/environment",
+        mount_path="/opt/ebb/site-packages",
         size_gib=1,
         access_mode="ReadOnlyMany",
         read_only=True,

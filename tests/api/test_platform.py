@@ -20,7 +20,7 @@ def test_reads_everything() -> None:
     assert (found.cloud, found.region, found.stack) == ("local", "local", "local")
     assert found.trainer_image == "localhost/ebb/trainer:abc"
     assert found.volumes[2] == Volume(
-        name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True
+        name="environment", claim="ebb-environment", mount_path="/opt/ebb/site-packages", read_only=True
     )
     assert found.node_groups[1] == NodeGroup(
         name="spot-t4-local-a", zone="local-a", instance_type="g4dn.xlarge", gpu_type="T4", gpus_per_node=1, cpu=4, memory_gib=16,

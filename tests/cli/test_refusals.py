@@ -10,7 +10,7 @@ from ebb.cli.app import app
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
-VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
+VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/site-packages"
 KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, queue, progress-regex, registry-secret, run-as, gpus, min, "
 KEYS += "max, writable-root, max-cost, deadline, hold-on-failure, burn-in, env, env-file, secret, command"
 

@@ -39,7 +39,7 @@ def platform_json(*extra_groups: Object) -> Object:
         "volumes": [
             {"name": "data", "claim": "ebb-data", "mountPath": "/mnt/data", "readOnly": False},
             {"name": "output", "claim": "ebb-output", "mountPath": "/mnt/output", "readOnly": False},
-            {"name": "environment", "claim": "ebb-environment", "mountPath": "/opt/ebb/environment", "readOnly": True},
+            {"name": "environment", "claim": "ebb-environment", "mountPath": "/opt/ebb/site-packages", "readOnly": True},
         ],
         "nodeGroups": [
             node_group("manager", "local-a", gpuType="", gpusPerNode=0, capacityType="on-demand", max=1, taints=[]),

@@ -114,7 +114,7 @@ def submit(platform: Platform) -> Path:
     manifest = yaml.safe_load(told)
     spec = manifest["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
     spec["volumes"].append({"name": "environment", "persistentVolumeClaim": {"claimName": CLAIM, "readOnly": True}})
-    spec["containers"][0]["volumeMounts"].append({"name": "environment", "mountPath": "/opt/ebb/environment", "readOnly": True})
+    spec["containers"][0]["volumeMounts"].append({"name": "environment", "mountPath": "/opt/ebb/site-packages", "readOnly": True})
     apply(platform, ENVIRONMENT, manifest)
     uid = job(platform, NAME)["metadata"]["uid"]
     return volume(platform, "ebb-output") / NAMESPACE / f"{NAME}-{uid[:8]}"

@@ -15,11 +15,11 @@ from ebb.gateway.__main__ import listening, read_settings
 
 
 def test_its_arguments() -> None:
-    settings = read_settings(["--port=9", "--volume=data=/mnt/data", "--read-only=environment=/opt/ebb/environment"])
+    settings = read_settings(["--port=9", "--volume=data=/mnt/data", "--read-only=environment=/opt/ebb/site-packages"])
     assert settings.port == 9
     assert [(one.name, str(one.path), one.read_only) for one in settings.volumes] == [
         ("data", "/mnt/data", False),
-        ("environment", "/opt/ebb/environment", True),
+        ("environment", "/opt/ebb/site-packages", True),
     ]
 
 

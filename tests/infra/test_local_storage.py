@@ -32,7 +32,7 @@ def test_the_root_shows_data_and_output_in_it() -> None:
     assert volumes() == {
         "data": ("ebb-data", "/mnt/data", folder("shared/data"), 5),
         "output": ("ebb-output", "/mnt/output", folder("shared/output"), 2),
-        "environment": ("ebb-environment", "/opt/ebb/environment", {}, 1),
+        "environment": ("ebb-environment", "/opt/ebb/site-packages", {}, 1),
         "efs": ("efs-claim", "/mnt/efs", folder("shared"), 7),
         "etcd-data": ("etcd-data", "/var/lib/etcd", {}, 2),
     }

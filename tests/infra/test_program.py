@@ -187,7 +187,7 @@ def test_claims_exist_for_all_that_the_platform_tells(graph: Graph) -> None:
     claims = {one.inputs["metadata"]["name"]: one.inputs for one in graph.values() if one.kind == "PersistentVolumeClaim"}
     told = {volume["claim"]: volume for volume in platform(graph)["volumes"]}
     assert set(claims) == {*told, "efs-claim", "etcd-data"}
-    assert {volume["mountPath"] for volume in told.values()} == {"/mnt/data", "/mnt/output", "/opt/ebb/environment"}
+    assert {volume["mountPath"] for volume in told.values()} == {"/mnt/data", "/mnt/output", "/opt/ebb/site-packages"}
     assert claims["ebb-environment"]["spec"]["volumeName"] == "ebb-environment"
     assert {claims[name]["metadata"]["namespace"] for name in told} == {JOBS}
 

@@ -82,7 +82,11 @@ def ensure(requirements: Path, root: Path, environment: Mapping[str, str], say: 
 
 
 def key(requirements: Path) -> str:
-    """The name of the folder: the same for the same content, on the same Python, with the same torch."""
+    """The name of the folder: the same for the same content, on the same Python, with the same torch.
+
+    "site-packages" tells dill, and so Hugging Face's datasets, that what is in it can be imported: otherwise they pickle a
+    function's modules with it, and fail at pyarrow's.
+    """
     text = requirements.read_text(encoding="utf-8-sig", errors="replace")
     digest = hashlib.sha256()
     for part in (text, platform.python_version(), platform.machine(), version_of("torch")):
@@ -90,7 +94,7 @@ def key(requirements: Path) -> str:
     if refers_to_files(text):  # then other files of the code say what is installed
         for path in sorted(each for each in requirements.parent.rglob("*") if each.is_file()):
             digest.update(str(path.relative_to(requirements.parent)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:_DIGITS]
+    return f"{digest.hexdigest()[:_DIGITS]}-site-packages"
 
 
 def refers_to_files(text: str) -> bool:

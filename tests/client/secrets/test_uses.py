@@ -128,8 +128,8 @@ def test_a_job_in_a_team_names_its_owner_and_their_secrets() -> None:
 
 
 def test_a_file_on_a_volume_of_the_platform_is_refused() -> None:
-    with pytest.raises(BadRequest, match="/opt/ebb/environment/key is in /opt/ebb/environment, or hides it"):
-        asked(secret="key=/opt/ebb/environment/key")
+    with pytest.raises(BadRequest, match="/opt/ebb/site-packages/key is in /opt/ebb/site-packages, or hides it"):
+        asked(secret="key=/opt/ebb/site-packages/key")
 
 
 def test_flags_add_to_the_file_and_win_place_by_place() -> None:

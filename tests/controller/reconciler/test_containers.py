@@ -14,7 +14,7 @@ from tests.builders import UID, make_job
 
 Object = dict[str, Any]
 DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
-ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True)
+ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/site-packages", read_only=True)
 
 
 def pod_of(job: Object, *, attempt: int = 0, pod_placement: PodPlacement | None = None) -> Object:
@@ -130,7 +130,7 @@ def test_what_is_mounted_already_is_left_alone() -> None:
     assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == [
         "/mnt/data/",
         "/dev/shm",
-        "/opt/ebb/environment",
+        "/opt/ebb/site-packages",
     ]
 
 

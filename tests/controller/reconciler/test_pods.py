@@ -16,7 +16,7 @@ GPU = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
 LABELLED: Object = {"key": "ebb.dev/node-group", "operator": "Exists"}
 NO_MANAGER: Object = {"key": "ebb.dev/node-group", "operator": "NotIn", "values": ["manager"]}
-ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True)
+ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/site-packages", read_only=True)
 
 
 WORKERS = {"group-name": "elastic.pytorch.org", "job-name": "digits", "replica-type": "worker"}

@@ -127,6 +127,7 @@ def test_the_folder_is_of_the_content(tmp_path: Path, monkeypatch: pytest.Monkey
     path.write_text("ebbword\n")
     monkeypatch.setattr(packages, "version_of", lambda name: "9.9")
     assert key(path) != first, "another torch"
+    assert "site-packages" in first, "dill, and so Hugging Face's datasets, would pickle the packages with each function"
 
 
 FILES = [
