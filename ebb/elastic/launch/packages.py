@@ -84,8 +84,8 @@ def ensure(requirements: Path, root: Path, environment: Mapping[str, str], say: 
 def key(requirements: Path) -> str:
     """The name of the folder: the same for the same content, on the same Python, with the same torch.
 
-    "site-packages" tells dill, and so Hugging Face's datasets, that what is in it can be imported: otherwise they pickle a
-    function's modules with it, and fail at pyarrow's.
+    dill, and so Hugging Face's datasets, knows by "site-packages" in a path that a module can be imported: others are pickled
+    with the functions that use them, at which pyarrow fails.
     """
     text = requirements.read_text(encoding="utf-8-sig", errors="replace")
     digest = hashlib.sha256()
