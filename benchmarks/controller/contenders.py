@@ -1,15 +1,21 @@
-"""The three controllers that are compared, each as its own users would run it, and the same training job in the words of each.
+"""The controllers that are compared, each as its own users would run it, and the same training job in the words of each.
 
 ours      `python -m ebb.controller`, as shipped
 tuned     Kubeflow's training-operator v1.9.3 with TUNED: what one would set for many or large jobs
 shipped   the same without flags
+jobset    JobSet v0.12.0 with the same limits of requests as `tuned`; it has no flag for its number of threads
 
-The operator is built as an ordinary Go dependency (kubeflow/go.mod); its CRDs come out of the same module. In a cluster it also
-checks every job in a webhook; here the webhook configuration that it waits for matches nothing, which spares it that work.
+Kubeflow's operator and JobSet are built as ordinary Go dependencies (kubeflow/go.mod, jobset/go.mod); their CRDs come out of the
+same modules. In a cluster, both check every job in a webhook. Here the API server never calls one, which spares the operator a
+call for each job, and JobSet two for each job and two for each pod; what JobSet's would fill in stands in its job already.
+
+A JobSet makes batch/v1 Jobs, whose pods are made by the Job controller in kube-controller-manager. So the API calls of that one
+count, as a part of the path, while memory and processor time of the controller are those of JobSet's own process alone.
 """
 
 import base64
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -32,8 +38,17 @@ OPERATOR = tools.Tool(
     programs=("training-operator",),
     modules=Path(__file__).parent,
 )
-TUNED = ("--kube-api-qps=500", "--kube-api-burst=1000", "--controller-threads=10")
+JOBSET = tools.Tool(
+    name="jobset",
+    module="sigs.k8s.io/jobset",
+    packages=("sigs.k8s.io/jobset",),
+    programs=("jobset",),
+    modules=Path(__file__).parent,
+)
+LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
+TUNED = (*LIMITS, "--controller-threads=10")
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False
@@ -60,19 +75,22 @@ class Contender:
         return self.resource is ELASTIC_JOBS
 
     def job(self, name: str, *, workers: int, pod: Object, waiting: bool = False) -> Object:
-        """One elastic job that may lose half of its workers; `pod` is the pod template, with one container. One that is `waiting`
-        is of a sweep of which one job may run at a time; the operator has no such thing, and there it is suspended."""
+        """One job of which lost workers are replaced; `pod` is the pod template, with one container. Ours and the operator's are
+        elastic, and may lose half of their workers. One that is `waiting` is of a sweep of which one job may run at a time; the
+        others have no such thing, and there it is suspended."""
         low = max(1, workers // 2)
         if self.is_ours:
             worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "elasticjob-worker")}
             size = {"minReplicas": low, "maxReplicas": workers}
             sweep = {"group": {"name": "sweep", "maxParallel": 1}} if waiting else {}
             spec = {"rdzvEndpoint": "etcd-service:2379", **size, **sweep, "replicaSpecs": {"Worker": worker}}
-        else:
+        elif self.resource is PYTORCH_JOBS:
             worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "pytorch")}
             policy = {"rdzvBackend": "c10d", "minReplicas": low, "maxReplicas": workers}
             suspended = {"runPolicy": {"suspend": True}} if waiting else {}
             spec = {"elasticPolicy": policy, **suspended, "pytorchReplicaSpecs": {"Worker": worker}}
+        else:
+            spec = {**_job_set(workers, named(pod, "pytorch")), "suspend": waiting}
         kind = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
         return {**kind, "metadata": {"name": name}, "spec": spec}
 
@@ -82,21 +100,50 @@ CONTENDERS = (
     Contender(name="ours", title="ElasticJob controller", prefix="", resource=ELASTIC_JOBS),
     Contender(name="tuned", title=f"{_KUBEFLOW}, tuned", prefix="kubeflow_tuned_", resource=PYTORCH_JOBS, flags=TUNED),
     Contender(name="shipped", title=f"{_KUBEFLOW}, as shipped", prefix="kubeflow_", resource=PYTORCH_JOBS),
+    Contender(name="jobset", title="JobSet v0.12.0", prefix="jobset_", resource=JOB_SETS, flags=LIMITS),
 )
+
+
+def _job_set(workers: int, pod: Object) -> Object:
+    """The spec of a JobSet with one Indexed Job of all workers, as in JobSet's own PyTorch example. Where the example fails the
+    Job with the first lost worker (`backoffLimit: 0`), this one has it replaced, and does not count disruptions, as Kubernetes'
+    documentation advises."""
+    # The Job controller waits 10 s before it creates a failed pod again, then 20 s, 40 s ... 10 minutes. Under a limit for the
+    # whole Job, each lost worker doubles that for all, ignored or not (kubernetes/kubernetes#130881): from the seventh on it is
+    # 10 minutes. Under a limit by index, each index has a wait of its own.
+    disruption = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    job = {
+        "completionMode": "Indexed",
+        "parallelism": workers,
+        "completions": workers,
+        "backoffLimitPerIndex": 100,
+        "podFailurePolicy": {"rules": [disruption]},
+        "template": {**pod, "spec": {**pod["spec"], "restartPolicy": "Never"}},  # the only one beside such a policy
+    }
+    return {
+        "replicatedJobs": [{"name": "workers", "replicas": 1, "template": {"spec": job}}],
+        # What its webhook would fill in.
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+        "successPolicy": {"operator": "All"},
+    }
 
 
 @asynccontextmanager
 async def installed(plane: Plane, contenders: tuple[Contender, ...], checkout: Path) -> AsyncIterator[None]:
     """Whatever they need on the cluster is there. `checkout` is where our controller comes from."""
+    kinds = {contender.resource for contender in contenders}
     async with AsyncExitStack() as opened:
-        if any(contender.is_ours for contender in contenders):
+        if ELASTIC_JOBS in kinds:
             await _apply_crds(plane, [checkout / "workloads" / "manifests" / "crd.yaml"])
             with suppress(Conflict):
                 await plane.kube.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
-        if not all(contender.is_ours for contender in contenders):
+        if PYTORCH_JOBS in kinds:
             _forget_certificates()  # of a run that was killed
             opened.callback(_forget_certificates)
             await _install_operator(plane)
+        if JOB_SETS in kinds:
+            await _apply_crds(plane, await module_crds(JOBSET, "config/components/crd/bases"))
         yield
 
 
@@ -110,7 +157,7 @@ async def running(contender: Contender, plane: Plane, checkout: Path) -> AsyncIt
             "--listen", f"127.0.0.1:{free_port()}", *contender.flags,
         ]  # fmt: skip
         process = await Process.start(contender.name, args, plane.folder, cwd=checkout)
-    else:
+    elif contender.resource is PYTORCH_JOBS:
         operator = await tools.ensure(OPERATOR) / "training-operator"
         ports = {f: free_port() for f in ("metrics-bind-address", "health-probe-bind-address", "webhook-server-port")}
         listen = [f"--{flag}={port if flag.endswith('port') else f'127.0.0.1:{port}'}" for flag, port in ports.items()]
@@ -118,8 +165,11 @@ async def running(contender: Contender, plane: Plane, checkout: Path) -> AsyncIt
         # Its webhook reads the certificates below TMPDIR, its readiness waits for them below /tmp.
         env = {"MY_POD_NAMESPACE": HOME, "TMPDIR": "/tmp"}  # noqa: S108
         process = await Process.start(contender.name, args, plane.folder, env=env)
+    else:
+        args = [await tools.ensure(JOBSET) / "jobset", f"--kubeconfig={kubeconfig}", f"--config={_jobset_config(plane)}"]
+        process = await Process.start(contender.name, [*args, *contender.flags], plane.folder)
     try:
-        if not contender.is_ours:
+        if contender.resource is PYTORCH_JOBS:
             await _mount_certificates(plane, process)
         yield process
     finally:
@@ -159,7 +209,7 @@ async def served(kube: Kube, crd: Object) -> None:
 
 async def _install_operator(plane: Plane) -> None:
     """All its kinds, as it watches each of them, an empty Secret to keep its certificates in, and the webhook configuration."""
-    await _apply_crds(plane, await operator_crds())
+    await _apply_crds(plane, await module_crds(OPERATOR, "manifests/base/crds"))
     with suppress(Conflict):
         await plane.kube.create(SECRETS, HOME, {"metadata": {"name": SECRET_NAME}})
     rule = {"apiGroups": ["nobody.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothings"]}
@@ -174,15 +224,35 @@ async def _install_operator(plane: Plane) -> None:
         await plane.kube.create(WEBHOOKS, None, {"metadata": {"name": WEBHOOK_NAME}, "webhooks": [webhook]})
 
 
-async def operator_crds() -> list[Path]:
-    """The files of its kinds, in Go's copy of the module: downloaded here, as nothing else has done so on a fresh machine. (`go
-    list` names no folder for a module that is not there yet.) Raises BenchmarkError, CommandError."""
-    told = json.loads(await run("go", "mod", "download", "-C", OPERATOR.folder, "-json", OPERATOR.module))
-    folder = Path(told["Dir"]) / "manifests" / "base" / "crds"
-    found = sorted(folder.glob("kubeflow.org_*.yaml"))
+async def module_crds(tool: tools.Tool, folder: str) -> list[Path]:
+    """The files of a tool's CRDs, in Go's copy of its module: downloaded here, as nothing else has done so on a fresh machine.
+    (`go list` names no folder for a module that is not there yet.) Raises BenchmarkError, CommandError."""
+    told = json.loads(await run("go", "mod", "download", "-C", tool.folder, "-json", tool.module))
+    path = Path(told["Dir"]) / folder
+    found = sorted(path.glob("*_*.yaml"))
     if not found:
-        raise BenchmarkError(f"{folder} has no kinds of the operator: remove it, and Go downloads the module again")
+        raise BenchmarkError(f"{path} has no CRDs of {tool.name}: remove it, and Go downloads the module again")
     return found
+
+
+def _jobset_config(plane: Plane) -> Path:
+    """JobSet's configuration file. It serves the webhooks that nobody calls with the API server's certificate, as its own
+    certificates would need the configurations of those webhooks; and it elects no leader, as there is one of it."""
+    certificates, file = plane.folder / "jobset-certificates", plane.folder / "jobset.json"
+    certificates.mkdir(exist_ok=True)
+    for ending in ("crt", "key"):
+        shutil.copy(plane.folder / f"server.{ending}", certificates / f"tls.{ending}")
+    config = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": False},
+        "leaderElection": {"leaderElect": False},
+        "webhook": {"host": "127.0.0.1", "port": free_port(), "certDir": str(certificates)},
+        "metrics": {"bindAddress": f"127.0.0.1:{free_port()}", "certDir": str(certificates)},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{free_port()}"},
+    }
+    file.write_text(json.dumps(config))
+    return file
 
 
 async def _mount_certificates(plane: Plane, process: Process) -> None:

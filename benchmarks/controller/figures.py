@@ -1,6 +1,6 @@
 """From measurements to the last line: percentiles, the promises and whether they are kept, and the report for people.
 
-All pure. A figure's name says its unit; those of Kubeflow begin with its prefix. None: it was not reached before the cap.
+All pure. A figure's name says its unit; a rival's begin with its prefix. None: it was not reached before the cap.
 """
 
 import json
@@ -58,7 +58,7 @@ PROMISES = (
     Promise(figure="rss_mb_500_jobs", limit=150.0, meaning="500 jobs of 4 workers: never more than 150 MB of memory"),
 )
 RATIOS = ("create_1280_seconds", "running_1280_seconds", "create_500_jobs_seconds", "running_500_jobs_seconds")
-"""Times of ours that the last line also gives as a part of the operator's."""
+"""Times of ours that the last line also gives as a part of each rival's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def median(rounds: Sequence[Mapping[str, float | None]]) -> Figures:
 def ratios(figures: Mapping[str, float | None]) -> Figures:
     """Ours divided by theirs, for what both reached."""
     found: Figures = {}
-    for prefix in ("kubeflow_tuned_", "kubeflow_"):
+    for prefix in ("kubeflow_tuned_", "kubeflow_", "jobset_"):
         for name in RATIOS:
             ours, theirs = figures.get(name), figures.get(prefix + name)
             if ours is not None and theirs:

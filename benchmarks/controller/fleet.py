@@ -172,10 +172,12 @@ def node(machine: Machine, address: str) -> Object:
 
 
 def kwok_config(address: str) -> list[Object]:
-    """kwok's settings, the two stages of a pod's life, and a machine's only one: without any, kwok renews no Leases."""
+    """kwok's settings, the stages of a pod's life, and a machine's only one: without any, kwok renews no Leases."""
     known = f"hostIP: {address}\npodIP: {address}\npodIPs: [{{ip: {address}}}]" if address else ""
     booting: Object = {"key": ".status.phase", "operator": "NotIn", "values": ["Running"]}
     leaving: Object = {"key": ".metadata.deletionTimestamp", "operator": "Exists"}
+    held, free = ({"key": ".metadata.finalizers", "operator": operator} for operator in ("Exists", "DoesNotExist"))
+    unfinished = {"key": ".status.phase", "operator": "NotIn", "values": ["Failed", "Succeeded"]}
     staying: list[Object] = [
         {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
         {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
@@ -190,7 +192,9 @@ def kwok_config(address: str) -> list[Object]:
         },
         _stage("machine-boots", [booting], {"statusTemplate": "phase: Running"}, kind="Node"),
         _stage("pod-runs", staying, {"statusTemplate": RUNNING.replace("ADDRESSES", known)}),
-        _stage("pod-leaves", [leaving], {"delete": True}),
+        # A Job's pod is held until the Job has counted it; what a kubelet has stopped is Failed meanwhile.
+        _stage("pod-fails", [leaving, held, unfinished], {"statusTemplate": "phase: Failed"}),
+        _stage("pod-leaves", [leaving, free], {"delete": True}),
     ]
 
 

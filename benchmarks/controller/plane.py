@@ -3,14 +3,15 @@
     async with Plane.started(folder) as plane: plane.kube; await plane.account("ours"); plane.calls_of("ours")
 
 Each contender speaks to it as a service account of its own, so that the API server treats it as it would in a cluster (flow
-control included), and so that its requests can be counted in the audit log. Binaries are those of the local stack.
+control included), and so that its requests can be counted in the audit log; so does each controller of Kubernetes. Binaries are
+those of the local stack.
 """
 
 import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +24,8 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 HOME = "bench-controllers"
 """The namespace of the contenders' service accounts."""
+JOB_CONTROLLER = "system:serviceaccount:kube-system:job-controller"
+"""Kubernetes' own, which makes the pods of a contender that leaves that to batch/v1 Jobs."""
 TOKEN_SECONDS = 86400
 READY_SECONDS = 60.0
 # So that machines, bindings and clean-up never wait for the clients of the control plane itself (defaults: 20 to 100 a second).
@@ -67,7 +70,7 @@ class Plane:
             await start(
                 "kube-controller-manager", kubernetes / "kube-controller-manager", *clients,
                 f"--secure-port={ports['manager']}", f"--cert-dir={folder}/manager", f"--root-ca-file={folder}/ca.crt",
-                f"--service-account-private-key-file={folder}/sa.key",
+                f"--service-account-private-key-file={folder}/sa.key", "--use-service-account-credentials",
             )  # fmt: skip
             await start(
                 "kube-scheduler", kubernetes / "kube-scheduler", *clients,
@@ -131,22 +134,23 @@ class Plane:
         return self._audit.stat().st_size
 
     async def calls_since(self, mark: int, account: str) -> Counter[str]:
-        """The requests that an account made since then, as `create pods`."""
+        """The requests that an account made since then, as `create pods`; and those of Kubernetes' Job controller, which makes
+        none where there are no Jobs."""
         end = await self.mark()
         with self._audit.open("rb") as log:
             log.seek(mark)
             whole, _, _ = log.read(end - mark).rpartition(b"\n")  # the server may be in the middle of a line
-        return count_calls(whole.decode(), f"system:serviceaccount:{HOME}:{account}")
+        return count_calls(whole.decode(), {f"system:serviceaccount:{HOME}:{account}", JOB_CONTROLLER})
 
 
-def count_calls(log: str, user: str) -> Counter[str]:
-    """Requests of a user in an audit log, by verb and resource. Watches, and the renewal of a leader's Lease, are no part of what
-    a recovery costs and are left out."""
+def count_calls(log: str, users: Collection[str]) -> Counter[str]:
+    """Requests of these users in an audit log, by verb and resource. Watches, and the renewal of a leader's Lease, are no part of
+    what a recovery costs and are left out."""
     calls: Counter[str] = Counter()
     for line in log.splitlines():
         event = json.loads(line)
         target = event.get("objectRef") or {}
-        if event["user"]["username"] != user or event["verb"] == "watch" or target.get("resource") == "leases":
+        if event["user"]["username"] not in users or event["verb"] == "watch" or target.get("resource") == "leases":
             continue
         resource = "/".join(part for part in (target.get("resource"), target.get("subresource")) if part)
         calls[f"{event['verb']} {resource or event['requestURI']}"] += 1
@@ -175,9 +179,10 @@ def _api(folder: Path, ports: dict[str, int]) -> list[str]:
 
 
 def _audit_policy() -> Object:
-    """A policy that logs the requests of the contenders alone."""
-    contenders = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{HOME}"], "omitStages": ["RequestReceived"]}
-    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [contenders, {"level": "None"}]}
+    """A policy that logs the requests of the contenders and of the Job controller alone."""
+    logged = {"level": "Metadata", "omitStages": ["RequestReceived"]}
+    who = [{"userGroups": [f"system:serviceaccounts:{HOME}"]}, {"users": [JOB_CONTROLLER]}]
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [*(logged | one for one in who), {"level": "None"}]}
 
 
 def _kubeconfig(folder: Path, server: str, user: Object) -> str:

@@ -21,9 +21,11 @@ class Life:
     name: str
     uid: str
     created: float
+    place: str  # the worker's: its pod's name, or what a Job makes its pods' names from
     node: str = ""
     running: float | None = None
     leaving: float | None = None  # somebody asked for its deletion
+    ended: float | None = None  # it failed, or is gone: a Job's pod is kept until the Job has counted it
     gone: float | None = None
 
 
@@ -33,7 +35,7 @@ class Pods:
     def __init__(self) -> None:
         self.lives: dict[str, Life] = {}  # UID -> life
         self.num_running = 0  # now
-        self._by_name: dict[str, list[Life]] = {}
+        self._by_place: dict[str, list[Life]] = {}
         self._changed = asyncio.Event()
         self._problem: KubeError | None = None
 
@@ -67,8 +69,8 @@ class Pods:
         return sorted(life.running for life in self.lives.values() if life.running is not None)[count - 1]
 
     def replacement(self, lost: Life) -> Life | None:
-        """The first pod of the same name after that one."""
-        same = self._by_name[lost.name]
+        """The first pod of the same worker after that one."""
+        same = self._by_place[lost.place]
         position = same.index(lost) + 1
         return same[position] if position < len(same) else None
 
@@ -102,14 +104,18 @@ class Pods:
         metadata, status = pod["metadata"], pod.get("status") or {}
         life = self.lives.get(metadata["uid"])
         if life is None:
-            life = self.lives[metadata["uid"]] = Life(name=metadata["name"], uid=metadata["uid"], created=now)
-            self._by_name.setdefault(life.name, []).append(life)
+            name = metadata["name"]
+            life = Life(name=name, uid=metadata["uid"], created=now, place=metadata.get("generateName", name))
+            self.lives[life.uid] = life
+            self._by_place.setdefault(life.place, []).append(life)
         life.node = pod["spec"].get("nodeName", "")
         if status.get("phase") == "Running" and life.running is None:
             life.running = now
             self.num_running += 1
         if "deletionTimestamp" in metadata and life.leaving is None:
             life.leaving = now
+        if life.ended is None and (kind == "DELETED" or status.get("phase") == "Failed"):
+            life.ended = now
+            self.num_running -= life.running is not None
         if kind == "DELETED" and life.gone is None:
             life.gone = now
-            self.num_running -= life.running is not None

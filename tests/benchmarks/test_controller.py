@@ -13,10 +13,11 @@ from benchmarks.controller.figures import PROMISES, Figures, Promise
 from benchmarks.controller.fleet import Machine, kwok_config, node
 from benchmarks.controller.load import Bench, Sizes
 from benchmarks.controller.pods import Pods
+from devcluster.tools import Tool
 from ebb.api.spec import Job
 from ebb.kube import Kube, NotFound, Object, Resource
 
-OURS, TUNED, SHIPPED = CONTENDERS
+OURS, TUNED, SHIPPED, JOBSET = CONTENDERS
 
 
 @pytest.mark.parametrize(
@@ -78,10 +79,12 @@ def test_the_last_line_has_every_figure_the_ratios_and_the_score() -> None:
     measured: Figures = {
         "create_1280_seconds": 5.0,
         "kubeflow_tuned_create_1280_seconds": 10.0,
+        "jobset_create_1280_seconds": 4.0,
         "kubeflow_vanished_seconds": None,
     }
     line = json.loads(figures.last_line(measured, figures.judge(measured)))
-    assert line == {**measured, "ratio_to_kubeflow_tuned_create_1280": 0.5, "promises_kept": 1, "promises_broken": 0}
+    ratios = {"ratio_to_kubeflow_tuned_create_1280": 0.5, "ratio_to_jobset_create_1280": 1.25}
+    assert line == {**measured, **ratios, "promises_kept": 1, "promises_broken": 0}
 
 
 def test_every_promise_is_about_a_figure_of_the_full_size() -> None:
@@ -95,18 +98,19 @@ def test_every_promise_is_about_a_figure_of_the_full_size() -> None:
 LINE = {"verb": "create", "user": {"username": "me"}, "objectRef": {"resource": "pods"}, "requestURI": "/api/v1/x"}
 
 
-def test_calls_are_counted_by_user_verb_and_resource() -> None:
+def test_calls_are_counted_of_some_users_by_verb_and_resource() -> None:
     events: list[Object] = [
         LINE,
         LINE,
         {**LINE, "user": {"username": "somebody else"}},
+        {**LINE, "user": {"username": "my helper"}},
         {**LINE, "verb": "watch"},
         {**LINE, "verb": "update", "objectRef": {"resource": "leases"}},
         {**LINE, "verb": "update", "objectRef": {"resource": "elasticjobs", "subresource": "status"}},
         {"verb": "get", "user": {"username": "me"}, "requestURI": "/api"},
     ]
     log = "\n".join(map(json.dumps, events))
-    assert plane.count_calls(log, "me") == {"create pods": 2, "update elasticjobs/status": 1, "get /api": 1}
+    assert plane.count_calls(log, {"me", "my helper"}) == {"create pods": 3, "update elasticjobs/status": 1, "get /api": 1}
 
 
 def test_memory_is_read_from_the_kernels_words() -> None:
@@ -114,8 +118,9 @@ def test_memory_is_read_from_the_kernels_words() -> None:
     assert processes.parse_status(text) == {"VmHWM": 98304, "VmRSS": 65536}
 
 
-def _pod(name: str, uid: str, **status: str) -> Object:
-    return {"metadata": {"name": name, "uid": uid}, "spec": {"nodeName": "n"}, "status": status}
+def _pod(name: str, uid: str, prefix: str | None = None, **status: str) -> Object:
+    metadata = {"name": name, "uid": uid, **({"generateName": prefix} if prefix else {})}
+    return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status}
 
 
 def test_a_replacement_is_the_next_pod_of_that_name() -> None:
@@ -136,6 +141,21 @@ def test_a_replacement_is_the_next_pod_of_that_name() -> None:
     assert pods.created_by(3) == 6.5
 
 
+def test_a_pod_of_a_job_ends_when_it_has_failed_and_another_name_takes_its_place() -> None:
+    pods = Pods()
+    pods.saw("ADDED", _pod("job-0-x", "1", "job-0-", phase="Running"), 1.0)
+    pods.saw("ADDED", _pod("job-1-y", "2", "job-1-", phase="Running"), 1.0)
+    pods.saw("MODIFIED", _pod("job-0-x", "1", "job-0-", phase="Failed"), 2.0)
+    lost = pods.lives["1"]
+    assert (lost.ended, lost.gone, pods.num_running) == (2.0, None, 1)
+    pods.saw("ADDED", _pod("job-0-z", "3", "job-0-", phase="Pending"), 12.0)
+    pods.saw("DELETED", _pod("job-0-x", "1", "job-0-", phase="Failed"), 13.0)
+    after = pods.replacement(lost)
+    assert after is not None
+    assert (after.uid, lost.ended, lost.gone, pods.num_running) == ("3", 2.0, 13.0, 1)
+    assert pods.replacement(pods.lives["2"]) is None
+
+
 def test_all_contenders_run_the_same_elastic_job() -> None:
     pod: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker", "image": "i"}]}}
     ours, theirs = (one.job("j", workers=64, pod=pod) for one in (OURS, TUNED))
@@ -149,33 +169,56 @@ def test_all_contenders_run_the_same_elastic_job() -> None:
     assert (SHIPPED.flags, len(TUNED.flags)) == ((), 3)
 
 
+def test_a_job_set_has_one_indexed_job_of_all_workers_that_counts_failures_by_index() -> None:
+    pod: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker", "image": "i"}]}}
+    body = JOBSET.job("j", workers=64, pod=pod)
+    (replicated,) = body["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    assert (body["apiVersion"], body["kind"], body["spec"]["suspend"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet", False)
+    assert (replicated["replicas"], job["completionMode"], job["parallelism"], job["completions"]) == (1, "Indexed", 64, 64)
+    assert "backoffLimit" not in job, "beside a limit for the whole Job, 7 lost workers wait for 10 minutes"
+    assert job["template"]["spec"]["restartPolicy"] == "Never", "Kubernetes refuses a podFailurePolicy beside any other"
+    assert pod["spec"].keys() == {"containers"}, "the template of the others is left as it was"
+    assert JOBSET.job("j", workers=4, pod=pod, waiting=True)["spec"]["suspend"] is True
+
+
 class Go:
     """A Go command on a machine that has downloaded nothing yet."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, module: Path, file: Path) -> None:
+        self._module, self._file = module, file
 
     async def run(self, *args: object) -> str:
         if "download" not in args:
             return "\n"  # as `go list -m -f {{.Dir}}` says of a module that is not there
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "kubeflow.org_pytorchjobs.yaml").write_text("kind: CustomResourceDefinition")
-        return json.dumps({"Dir": str(self._folder.parents[2])})
+        self._file.parent.mkdir(parents=True)
+        for file in (self._file, self._file.with_name("kustomization.yaml")):
+            file.write_text("kind: any")
+        return json.dumps({"Dir": str(self._module)})
 
 
-async def test_the_operators_kinds_are_found_on_a_fresh_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "manifests" / "base" / "crds"
-    monkeypatch.setattr(contenders, "run", Go(folder).run)
-    assert await contenders.operator_crds() == [folder / "kubeflow.org_pytorchjobs.yaml"]
+@pytest.mark.parametrize(
+    ("tool", "file"),
+    [
+        (contenders.OPERATOR, "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
+        (contenders.JOBSET, "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"),
+    ],
+    ids=["Kubeflow", "JobSet"],
+)
+async def test_the_crds_of_a_module_are_found_on_a_fresh_machine(
+    tool: Tool, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contenders, "run", Go(tmp_path, tmp_path / file).run)
+    assert await contenders.module_crds(tool, str(Path(file).parent)) == [tmp_path / file]
 
 
-async def test_a_module_without_the_operators_kinds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_module_without_crds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def without(*_: object) -> str:
         return json.dumps({"Dir": str(tmp_path)})
 
     monkeypatch.setattr(contenders, "run", without)
-    with pytest.raises(processes.BenchmarkError, match="has no kinds of the operator"):
-        await contenders.operator_crds()
+    with pytest.raises(processes.BenchmarkError, match="has no CRDs of jobset"):
+        await contenders.module_crds(contenders.JOBSET, "config")
 
 
 async def test_a_kind_is_used_when_the_server_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +303,7 @@ def test_jobs_that_wait_are_a_sweep_of_ours_and_suspended_ones_of_the_operator()
     ("arguments", "message"),
     [
         (["--only", "speed"], "--only 'speed' is none of create, many, replace, nodes, full, wide, waiting"),
-        (["--contenders", "ours,theirs"], "--contenders 'theirs' is none of ours, tuned, shipped"),
+        (["--contenders", "ours,theirs"], "--contenders 'theirs' is none of ours, tuned, shipped, jobset"),
         (["--jobs", "21"], "--jobs 21 is not between 1 and 20"),
         (["--repeat", "0"], "--repeat 0 is less than 1"),
     ],
