@@ -117,7 +117,7 @@ prove-install: install  ## the wheel in a fresh environment of each Python that 
 bench-cli: install  ## how long a user waits for ebb: --help beside bare Python, list of 500 jobs beside kubectl
 	@$(BIN)/python -m benchmarks.cli
 
-bench-controller: install  ## our controller against Kubeflow's, as shipped and tuned, and JobSet, on one API server (about 30 minutes)
+bench-controller: install  ## our controller against Kubeflow's, as shipped and tuned, and JobSet, on one API server (about 35 minutes)
 	@$(BIN)/python -m benchmarks.controller
 
 prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no lost job, no budget spent (about 15 minutes)

@@ -52,7 +52,7 @@ the operator's, nor JobSet's, whose defaults are written in the job instead. No 
 
 Progress goes to standard output; its last line is one JSON object. A figure of Kubeflow begins with kubeflow_ (as shipped) or
 kubeflow_tuned_, one of JobSet with jobset_; null means that the cap came first. The first run builds Kubernetes, etcd, kwok, the
-operator and JobSet with Go (about 8 minutes); everything else takes about 30 minutes, with --sizes all longer. A run that was
+operator and JobSet with Go (about 8 minutes); everything else takes about 35 minutes, with --sizes all longer. A run that was
 interrupted goes on with --resume: what was measured is in .ebb/benchmarks/controller-measured.json. Nothing outside .ebb changes
 but a folder in /tmp, which is removed again.
 Run it on a machine that does nothing else: the seconds depend on the machine, which of two is faster hardly does.
