@@ -244,7 +244,7 @@ def test_small_amounts_are_still_amounts(amount: float, text: str) -> None:
 
 
 def useful(*readings: tuple[float, float | None, int]) -> list[float]:
-    """(seconds since NOW, useful seconds if the trainer says some, workers on machines) -> useful machine time after each reading."""
+    """(seconds since NOW, useful seconds if the trainer says some, workers on machines) -> useful machine time after each."""
     job, found = again(JOB, look(JOB, *ON_TWO, nodes=TWO, platform=STACK)), []
     for at, seconds, workers in readings:
         progress = Progress(step=int(at), useful_seconds=seconds, at=stamp(NOW + at))
