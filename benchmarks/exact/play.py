@@ -210,6 +210,8 @@ class Play:
             case "kill-process":
                 self._kill_process(event)
             case "kill-all":
+                # On a busy machine those that are left for a second would meet and train on.
+                processes.stop(*(machine.pid for machine in self.machines if machine.code is None))
                 for machine in list(self.machines):
                     self._let_go(machine, told=False)
                 self._start(event.machines, planned=event.machines)

@@ -26,13 +26,18 @@ def family(pid: int) -> list[int]:
 
 def kill(pid: int) -> None:
     """As a machine that loses its power: all stand still first, so that nobody in it runs another line, or starts one more."""
+    for member in stop(pid):
+        send(member, signal.SIGKILL)
+
+
+def stop(*pids: int) -> set[int]:
+    """Let these processes, and all that they have started, stand still; returns them."""
     stopped: set[int] = set()
-    while missing := [member for member in family(pid) if member not in stopped]:
+    while missing := [member for pid in pids for member in family(pid) if member not in stopped]:
         for member in missing:
             send(member, signal.SIGSTOP)
         stopped.update(missing)
-    for member in stopped:
-        send(member, signal.SIGKILL)
+    return stopped
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -137,12 +137,27 @@ def test_a_machine_is_killed_with_all_that_it_has_started(tmp_path: Path) -> Non
         assert until(lambda: not _runs(int(inner)), 10)
 
 
+def test_all_stand_still_before_any_of_them_is_killed() -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 60 & wait"]) as one, subprocess.Popen(["sleep", "60"]) as other:
+        until(lambda: len(processes.family(one.pid)) == 2, 10)
+        stopped = processes.stop(one.pid, other.pid)
+        assert stopped == {*processes.family(one.pid), other.pid}
+        assert until(lambda: all(_state(pid) == "T" for pid in stopped), 10)
+        for pid in (one.pid, other.pid):
+            processes.kill(pid)
+
+
 def _text(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
 def _runs(pid: int) -> bool:
+    return _state(pid) not in ("Z", "")
+
+
+def _state(pid: int) -> str:
+    """As proc(5) has it; "" of a process that is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""

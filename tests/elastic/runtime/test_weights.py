@@ -124,7 +124,10 @@ WORLDS = {
     "three-in-memory": (3, Case(settings={"max_micro_batch": 2, "recovery": "memory"})),
     "three-in-bf16": (3, Case(settings={"max_micro_batch": 2, "recovery": "memory"}, compression="bf16", most_off=0.01)),
     "two-of-four-virtual": (2, Case(settings={"max_micro_batch": 1, "virtual_workers": 4})),
+    "four-in-memory": (4, Case(settings={"recovery": "memory"})),
     "five-clipped": (5, Case(settings={}, clip=0.05)),
+    "six-packed": (6, Case(settings={}, packed=True)),
+    "seven": (7, Case(settings={"max_micro_batch": 1})),
     "eight": (8, Case(settings={})),
     "eight-in-memory": (8, Case(settings={"recovery": "memory"}, packed=True)),
 }
