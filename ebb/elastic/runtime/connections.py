@@ -79,17 +79,19 @@ class Connections:
 
     def cut(self) -> None:
         """Those between ranks. The store stays."""
-        for connection, port in duplicates(self.names):
-            with connection, contextlib.suppress(OSError):
-                if port != self.store_port:
-                    connection.shutdown(socket.SHUT_RDWR)
+        _shut_down(self.names, lambda port: port != self.store_port)
 
 
 def hang_up(others: frozenset[str], store_port: int) -> None:
     """Those to the store that are not `others`: who waits for its answer is told at once that there is none."""
-    for connection, port in duplicates(sockets() - others):
+    _shut_down(sockets() - others, lambda port: port == store_port)
+
+
+def _shut_down(names: frozenset[str], is_meant: Callable[[int], bool]) -> None:
+    """Those of which the other end's port is meant, in both directions; whoever holds them still closes them."""
+    for connection, port in duplicates(names):
         with connection, contextlib.suppress(OSError):
-            if port == store_port:
+            if is_meant(port):
                 connection.shutdown(socket.SHUT_RDWR)
 
 

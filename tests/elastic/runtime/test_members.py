@@ -18,8 +18,6 @@ from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.torch_compat import open_store
 from tests.elastic.runtime.ranks import together
 
-CLIENT = {"is_master": False, "wait_for_workers": False, "timeout": timedelta(seconds=60)}
-
 
 def serve() -> TCPStore:
     """The store, which the launcher of rank 0 serves otherwise."""
@@ -53,8 +51,9 @@ def die_while_they_meet() -> list[str]:
     rank = int(os.environ["RANK"])
     _server = serve() if rank == 0 else None
     if rank == 1:
-        store = PrefixStore("members", open_store("127.0.0.1", int(os.environ["MASTER_PORT"]), **CLIENT))
-        store.set("here/1", "")
+        port, longest = int(os.environ["MASTER_PORT"]), timedelta(seconds=60)
+        server = open_store("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=longest)
+        PrefixStore("members", server).set("here/1", "")
         os._exit(9)
     told = time.monotonic() + 5
     Members.is_left = property(lambda self: time.monotonic() > told)  # type: ignore[assignment]
