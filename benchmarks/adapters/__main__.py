@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.adapters.history import PROGRAMS, Library, play
+from benchmarks.adapters.history import EPOCH_STEPS, PROGRAMS, Library, play
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.etcd import etcd
 from benchmarks.verdict import Say, conclude
@@ -36,7 +36,6 @@ exit status: 0 the promises are kept, 1 one is broken, 2 it could not be run, 13
 LIBRARIES = ("trainer", "trl", "lightning", "accelerate")
 _MOST_DIFFERENCE = 1e-4
 _MOST_LINES = 5
-_EPOCH_STEPS = 7  # checkpoints come each second
 _MOST_REDONE = 2  # of each kill the step under way when the power went
 _NOT_INSTALLED = ("torch", "numpy")
 
@@ -92,7 +91,7 @@ def judge(found: dict[str, Any]) -> list[str]:
             if figures[figure]:
                 broken.append(f"{name}: {figure} is {figures[figure]}, and must be 0")
         broken += [f"{name}: {problem}" for problem in figures["problems"]]
-        after_ends = figures["kills_at_epoch_ends"] * _EPOCH_STEPS if name == "lightning" else 0
+        after_ends = figures["kills_at_epoch_ends"] * EPOCH_STEPS if name == "lightning" else 0  # checkpoints come each second
         for figure, most in (
             ("steps_redone", _MOST_REDONE + after_ends),
             ("weights_difference", _MOST_DIFFERENCE),

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import itertools
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.adapters.programs.data import GLOBAL_BATCH, LINES
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import Fresh, Machine, until
 from devcluster.commands import last_lines
@@ -29,6 +29,7 @@ from devcluster.settings import CHECKOUT
 from testing import exactness
 
 PROGRAMS = Path(__file__).with_name("programs")
+EPOCH_STEPS = -(-LINES // GLOBAL_BATCH)
 _RECLAIMED = 138
 _EXPECTED = (None, 0, _RECLAIMED, -signal.SIGKILL)
 _LIMIT_SECONDS = 300.0
@@ -77,7 +78,7 @@ def play(library: Library, folder: Path, endpoint: str, packages: Path, say: Cal
         "steps_of_other_size": verdict.steps_of_other_size,
         "steps": verdict.steps,
         "steps_redone": verdict.steps_redone,
-        "kills_at_epoch_ends": kills_at_epoch_ends(output / "ledger"),
+        "kills_at_epoch_ends": kills_at_epoch_ends(output / "ledger", verdict.discarded),
         "generations": verdict.generations,
         "problems": verdict.problems,
         "exit_codes": codes,
@@ -100,21 +101,15 @@ def changed_lines(program: Path) -> int:
     return len(used | {each.lineno for each in imports})
 
 
-def kills_at_epoch_ends(ledger: Path) -> int:
-    """Generations after whose last step, the last one of its epoch, steps were done again."""
-    ends = []
-    for path in sorted(ledger.glob("g*-r0.jsonl"), key=_generation):
-        header, *steps = (json.loads(line) for line in path.read_text().splitlines())
-        ends.append((header, steps[-1]["step"] + 1 if steps else header["resumed_step"]))
+def kills_at_epoch_ends(ledger: Path, generations: Iterable[int]) -> int:
+    """Of generations of which steps were done again, those that had just ended an epoch: what rank 0 wrote last is its last step,
+    or the first of the next one, under way."""
     found = 0
-    for (header, end), (later, _) in itertools.pairwise(ends):
-        steps_per_epoch = -(-header["dataset_size"] // header["global_batch"])
-        found += later["resumed_step"] < end and end % steps_per_epoch == 0
+    for number in generations:
+        last = json.loads((ledger / f"g{number}-r0.jsonl").read_text().splitlines()[-1])
+        step = last.get("step", last.get("resumed_step"))  # a header alone: nothing was begun
+        found += step % EPOCH_STEPS in (EPOCH_STEPS - 1, 0)
     return found
-
-
-def _generation(path: Path) -> int:
-    return int(path.name[1:].partition("-")[0])
 
 
 def _history(output: Path, start: Callable[[], Machine], say: Callable[[str], None]) -> list[int | None]:
@@ -183,7 +178,7 @@ def _await(condition: Callable[[], bool], what: str, machines: list[Machine]) ->
 
 def _reached(output: Path, world_size: int) -> bool:
     """True if the newest generation is of this size and has made some steps."""
-    paths = sorted((output / "ledger").glob("g*-r0.jsonl"), key=_generation)
+    paths = sorted((output / "ledger").glob("g*-r0.jsonl"), key=lambda path: int(path.name[1:].partition("-")[0]))
     if not paths:
         return False
     header, *steps = paths[-1].read_text().splitlines() or ["{}"]

@@ -55,17 +55,18 @@ def test_only_with_lightning_a_kill_at_an_epochs_end_may_cost_more() -> None:
     assert len(judge({"lightning": {**ended, "steps_redone": 10}, "trainer": ended})) == 2
 
 
-def test_kills_at_epoch_ends_are_those_after_which_steps_are_done_again(tmp_path: Path) -> None:
+def test_kills_at_epoch_ends_are_those_after_the_last_step_of_an_epoch(tmp_path: Path) -> None:
     def write(generation: int, resumed: int, last: int) -> None:
         header = {"resumed_step": resumed, "dataset_size": 50, "global_batch": 8}
         lines = [header, *({"step": step} for step in range(resumed, last + 1))]
         (tmp_path / f"g{generation}-r0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     write(9, 0, 13)  # epochs of 7 steps
-    write(10, 12, 13)
+    write(10, 12, 14)
     write(11, 14, 17)
     write(12, 16, 139)
-    assert kills_at_epoch_ends(tmp_path) == 1
+    assert kills_at_epoch_ends(tmp_path, [9, 11]) == 1
+    assert kills_at_epoch_ends(tmp_path, [10]) == 1, "the first step of the next epoch had begun: seen with Lightning"
 
 
 @pytest.mark.parametrize(("program", "lines"), [("clm.py", 2), ("sft.py", 2), ("lit.py", 3), ("loop.py", 4)])
