@@ -94,8 +94,7 @@ class Run:
 
     async def until_running(self, wanted: int) -> None:
         """Raises BenchmarkError when that takes too long."""
-        if not await self.pods.until(lambda: self.pods.num_running >= wanted, CREATE_CAP_SECONDS):
-            self.process.check()
+        if not await self.until(lambda: self.pods.num_running >= wanted, CREATE_CAP_SECONDS):
             raise BenchmarkError(
                 f"{self.contender.title}: {self.pods.num_running} of {wanted} workers run after {CREATE_CAP_SECONDS:.0f} s; "
                 f"the end of {self.process.log}:\n{self.process.last_words}"
@@ -105,7 +104,7 @@ class Run:
         """Delete these pods at once; returns seconds from each one's end to its replacement's creation."""
         lost = list(chosen)
         await _all(self._delete, lost, at_once=len(lost))
-        if not await self.pods.until(lambda: all(map(self.pods.replacement, lost)), REPLACE_CAP_SECONDS):
+        if not await self.until(lambda: all(map(self.pods.replacement, lost)), REPLACE_CAP_SECONDS):
             raise BenchmarkError(f"{self.contender.title}: workers were not replaced within {REPLACE_CAP_SECONDS:.0f} s")
         pairs = [(life.ended, self.pods.replacement(life)) for life in lost]
         return [after.created - ended for ended, after in pairs if after is not None and ended is not None]
@@ -118,7 +117,7 @@ class Run:
             await asyncio.sleep(number * STAGGER_SECONDS)
             died = time.monotonic()
             await end(machine.name)
-            await self.pods.until(lambda: self.pods.replacement(lost) is not None, self.bench.cap_seconds)
+            await self.until(lambda: self.pods.replacement(lost) is not None, self.bench.cap_seconds)
             after = self.pods.replacement(lost)
             say(f"{self.contender.name}: {machine.name}: " + (f"{after.created - died:.2f} s" if after else "not replaced"))
             return round(after.created - died, 3) if after else None
@@ -132,13 +131,25 @@ class Run:
         await _all(lambda name: kube.delete(resource, namespace, name), jobs)
         stuck = [life for life in self.pods.present if life.node.startswith(("vanish", "silent"))]
         await _all(self._delete, stuck)  # nobody is left on those machines to confirm an end
-        if not await self.pods.until(lambda: not self.pods.present, CLEAR_SECONDS):
+        if not await self.until(lambda: not self.pods.present, CLEAR_SECONDS):
             raise BenchmarkError(f"{len(self.pods.present)} pods are left {CLEAR_SECONDS:.0f} s after their jobs were deleted")
 
         async def empty() -> bool:
             return not await kube.list(SERVICES, namespace)
 
         await eventually(empty, CLEAR_SECONDS, lambda: f"Services are left in {namespace} after their jobs were deleted")
+
+    async def until(self, reached: Callable[[], bool], cap_seconds: float) -> bool:
+        """Pods.until, but it raises BenchmarkError at once when the controller ends: nobody would do what is waited for."""
+        waiting, ended = (asyncio.create_task(work) for work in (self.pods.until(reached, cap_seconds), self.process.ended()))
+        try:
+            await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                self.process.check()
+            return await waiting
+        finally:
+            waiting.cancel()
+            ended.cancel()
 
     async def _delete(self, life: Life) -> None:
         # Conflict: kwok was faster, and the next pod of that name is there already.
@@ -166,7 +177,7 @@ async def running(bench: Bench, contender: Contender, scenario: str) -> AsyncIte
     ):
         run = Run(bench, contender, namespace, process, pods)
         await run.submit(1, 1)
-        if not await pods.until(lambda: pods.num_running > 0, READY_SECONDS):
+        if not await run.until(lambda: pods.num_running > 0, READY_SECONDS):
             raise BenchmarkError(f"{contender.title} is not ready after {READY_SECONDS:.0f} s:\n{process.last_words}")
         await run.clear()
         yield run

@@ -58,6 +58,10 @@ class Process:
         if self._process.returncode is not None:
             raise BenchmarkError(f"{self.name} ended with {self._process.returncode}; the end of {self.log}:\n{self.last_words}")
 
+    async def ended(self) -> None:
+        """Wait for its end."""
+        await self._process.wait()
+
     @property
     def last_words(self) -> str:
         return last_lines(self.log, 15)

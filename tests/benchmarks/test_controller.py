@@ -1,7 +1,9 @@
 """What `python -m benchmarks.controller` makes of what it measured: figures, verdicts, counts. No cluster is started here."""
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,7 +13,7 @@ from benchmarks.controller.__main__ import Measured, read_settings
 from benchmarks.controller.contenders import CONTENDERS, Contender, named
 from benchmarks.controller.figures import PROMISES, Figures, Promise
 from benchmarks.controller.fleet import Machine, kwok_config, node
-from benchmarks.controller.load import Bench, Sizes
+from benchmarks.controller.load import Bench, Run, Sizes
 from benchmarks.controller.pods import Pods
 from devcluster.tools import Tool
 from ebb.api.spec import Job
@@ -289,6 +291,14 @@ async def test_an_interrupted_run_goes_on_with_what_was_not_measured(tmp_path: P
         done.clear()
     with pytest.raises(processes.BenchmarkError, match="of a run with other options"):
         Measured.opened(file, read_settings(["--resume", "--jobs", "2"]))
+
+
+async def test_a_controller_that_ends_is_waited_for_no_longer(tmp_path: Path) -> None:
+    process = await processes.Process.start("controller", ["sh", "-c", "echo lost its lease; exit 3"], tmp_path)
+    bench = cast("Bench", SimpleNamespace(plane=SimpleNamespace(kube=None)))
+    async with asyncio.timeout(30):
+        with pytest.raises(processes.BenchmarkError, match=r"controller ended with 3.*\n.*lost its lease"):
+            await Run(bench, OURS, "trial", process, Pods()).until_running(1)
 
 
 def test_jobs_that_wait_are_a_sweep_of_ours_and_suspended_ones_of_the_operator() -> None:
