@@ -141,7 +141,7 @@ class Run:
 
     async def until(self, reached: Callable[[], bool], cap_seconds: float) -> bool:
         """Pods.until, but it raises BenchmarkError at once when the controller ends: nobody would do what is waited for."""
-        waiting, ended = (asyncio.create_task(work) for work in (self.pods.until(reached, cap_seconds), self.process.ended()))
+        waiting, ended = asyncio.create_task(self.pods.until(reached, cap_seconds)), asyncio.create_task(self.process.ended())
         try:
             await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
