@@ -8,12 +8,18 @@ import copy
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from ebb.api.clock import stamp
-from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, NotFound, Resource, Unreachable
+from ebb.api.schema import schema_of
+from ebb.api.status import Status
+from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, Invalid, NotFound, Resource, Unreachable
 from tests.fake_faults import Faults
 
 Object = dict[str, Any]
 Key = tuple[str, str]
+
+STATUS = Draft202012Validator(schema_of(Status, ""))
 
 
 class FakeKube(Faults):
@@ -124,6 +130,8 @@ class FakeKube(Faults):
         held = self._held(resource, namespace, name)
         if body["metadata"].get("resourceVersion", "") != held["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified", status=409, reason="Conflict")
+        if resource == ELASTIC_JOBS and subresource and (wrong := next(STATUS.iter_errors(body["status"]), None)):
+            raise Invalid(f"{wrong.json_path.replace('$', 'status')}: {wrong.message}", status=422, reason="Invalid")
         self.calls.append(("status" if subresource else "replace", resource.plural, name))
         changed = copy.deepcopy(held)
         changed |= {"status": copy.deepcopy(body["status"])} if subresource else copy.deepcopy(body)

@@ -10,7 +10,7 @@ nothing. Immutable: every change is a new Status.
 from dataclasses import dataclass, replace
 
 from ebb.api.clock import stamp
-from ebb.api.contract import CREATED, FAILED, RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, WAITING
+from ebb.api.contract import CREATED, DATA_READY, FAILED, RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, WAITING
 from ebb.api.schema import FLAG, NUMBER, TEXT, TIME, Schema, count, described, one_of
 
 HISTORY_LENGTH = 20  # enough for a day of spot machines; the object must stay small, as it is written often
@@ -24,7 +24,9 @@ RECLAIMED, LEFT, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED = "reclaimed", "left
 class Condition:
     """One of status.conditions."""
 
-    type: str = described("What this is about.", one_of(CREATED, RUNNING, RESTARTING, SUSPENDED, STALLED, SUCCEEDED, FAILED))
+    type: str = described(
+        "What this is about.", one_of(CREATED, RUNNING, RESTARTING, SUSPENDED, STALLED, DATA_READY, SUCCEEDED, FAILED)
+    )
     status: str = described("Whether it is so.", one_of("True", "False", "Unknown"))
     reason: str = described("Why, in one word for programs.", TEXT, default="")
     message: str = described("Why, in a sentence for people.", TEXT, default="")
