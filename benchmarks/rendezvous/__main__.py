@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,25 +193,28 @@ def scenarios(settings: Settings, report: Path) -> list[str]:
 def side_by_side(versions: Sequence[str], module: str, *arguments: str) -> dict[str, dict[str, Any]]:
     """version -> what the module says of it at its end; a version that broke is not there."""
     program = [sys.executable, "-m", module, *arguments]
-    running = {
-        version: subprocess.Popen(
-            [*program, f"--version={version}"], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=_environment()
-        )
-        for version in versions
-    }
     found: dict[str, dict[str, Any]] = {}
-    try:
-        for version, process in running.items():
-            told = process.communicate()[0].splitlines()
-            try:
-                found[version] = json.loads(told[-1])
-                say(f"etcd {version}: {told[-1]}")
-            except (IndexError, ValueError):
-                say(f"etcd {version} broke off with {process.returncode}; what it has printed says why")
-    finally:
-        for process in running.values():
-            process.terminate()
-            process.wait()
+    with ExitStack() as opened:
+        # Files, as nobody reads while they run: a worker whose lines had filled a pipe would stand still.
+        outputs = {version: opened.enter_context(tempfile.TemporaryFile("w+")) for version in versions}
+        running = {
+            version: subprocess.Popen([*program, f"--version={version}"], stdout=output, cwd=CHECKOUT, env=_environment())
+            for version, output in outputs.items()
+        }
+        try:
+            for version, process in running.items():
+                process.wait()
+                outputs[version].seek(0)
+                told = outputs[version].read().splitlines()
+                try:
+                    found[version] = json.loads(told[-1])
+                    say(f"etcd {version}: {told[-1]}")
+                except (IndexError, ValueError):
+                    say(f"etcd {version} broke off with {process.returncode}; what it has printed says why")
+        finally:
+            for process in running.values():
+                process.terminate()
+                process.wait()
     return found
 
 

@@ -127,3 +127,9 @@ def test_a_version_that_breaks_off_is_said_and_the_others_count(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert proof.side_by_side(["3.5", "3.6"], "played") == {"3.5": {"changes": 5}}
     assert "etcd 3.6 broke off with 1" in capsys.readouterr().out
+
+
+def test_what_one_prints_does_not_hold_it_up_while_another_runs(tmp_path: Path) -> None:
+    """The first of them ends when the second has printed more than a pipe holds."""
+    found = proof.side_by_side(("3.5", "3.6"), "tests.benchmarks.rendezvous.talkative", f"--done={tmp_path / 'done'}")
+    assert found == {"3.5": {"version": "3.5"}, "3.6": {"version": "3.6"}}
