@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump lock-images test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-gpu prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump lock-images test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-gpu prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-upgrade prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -228,6 +228,13 @@ prove-manager: install  ## the manager machine is killed while two jobs train, w
 	@mkdir -p build && rm -f build/manager.json
 	@EBB_FIGURES=build/manager.json $(BIN)/pytest -v -m proof tests/e2e/test_manager_lost.py
 	@cat build/manager.json
+
+prove-upgrade: install  ## Ebb of an older revision is upgraded to this one while jobs train: FROM=REVISION, else the last tag (about 8 minutes)
+	@mkdir -p build && rm -f build/upgrade.json
+	@from="$${FROM:-$$(git describe --tags --abbrev=0 2>/dev/null)}"; \
+	test -n "$$from" || { echo "there is no tag; name the revision to upgrade from: make prove-upgrade FROM=REVISION" >&2; exit 2; }; \
+	EBB_UPGRADE_FROM="$$from" EBB_FIGURES=build/upgrade.json $(BIN)/pytest -v -s -m proof tests/e2e/test_upgrade.py
+	@cat build/upgrade.json
 
 prove-security: install  ## pods try to break in, 50 times: etcd, API server, metadata, other teams, gateways, kubelets; each is refused, and succeeds without its rule (about 4 minutes)
 	@mkdir -p build && rm -f build/security.json

@@ -1,7 +1,7 @@
 """A box and a stack of its own for the whole session: the platform as users get it, driven by the commands that users type.
 
 Box and Pulumi stack are named `e2e`, with a state backend of their own: a running demo is never touched. Needs root.
-test_foreign_cluster.py and test_manager_lost.py have boxes and stacks of other names, `foreign` and `manager`.
+test_foreign_cluster.py, test_manager_lost.py and test_upgrade.py have boxes and stacks of other names.
 EBB_E2E_KEEP=1 leaves the box up after the tests, for looking at it; the next run removes it.
 """
 
@@ -37,13 +37,14 @@ BOX = box_name(STACK)
 class Platform:
     """What the tests do to the platform, each by its real command; every failure shows the command's whole output."""
 
-    def __init__(self, folder: Path, stack: str = STACK, *, says: bool = False) -> None:
-        """`says`: a line for each command that takes long, where pytest -s shows it."""
+    def __init__(self, folder: Path, stack: str = STACK, *, says: bool = False, checkout: Path = CHECKOUT) -> None:
+        """`says`: a line for each command that takes long, where pytest -s shows it. `checkout`: whose commands they are."""
         self._say: Callable[[str], None] = say if says else lambda _: None
-        self.folder, self.stack, self.box_name = folder, stack, box_name(stack)
+        self.folder, self.stack, self.box_name, self.checkout = folder, stack, box_name(stack), checkout
         self.config = folder / f"Pulumi.{stack}.yaml"
         self.kubeconfig = EBB_HOME / "boxes" / self.box_name / "kubeconfig"
         self.env = os.environ | {
+            "EBB_HOME": str(EBB_HOME),
             "EBB_KUBECONFIG": str(self.kubeconfig),
             "KUBECONFIG": str(self.kubeconfig),
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
@@ -52,17 +53,19 @@ class Platform:
 
     def run(self, *command: str, ok: bool = True, seconds: float = 600) -> str:
         """Standard output of a command; with ok=False what it says on both streams when it fails, and that it fails."""
-        done = subprocess.run(command, cwd=CHECKOUT, env=self.env, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, cwd=self.checkout, env=self.env, capture_output=True, text=True, timeout=seconds, check=False
+        )
         said = done.stdout + done.stderr
         assert (done.returncode == 0) == ok, f"{' '.join(command)} ended with {done.returncode}:\n{said[-6000:]}"
         return done.stdout if ok else said
 
     def box(self, *arguments: str, ok: bool = True) -> str:
         self._say(f"python -m devcluster {' '.join(arguments)}")
-        return self.run(sys.executable, "-m", "devcluster", *arguments, "--box", self.box_name, ok=ok)
+        return self.run(self._program("python"), "-m", "devcluster", *arguments, "--box", self.box_name, ok=ok)
 
     def ebb(self, *arguments: str, ok: bool = True) -> str:
-        return self.run(str(Path(sys.executable).with_name("ebb")), *arguments, ok=ok)
+        return self.run(self._program("ebb"), *arguments, ok=ok)
 
     def pulumi(self, *arguments: str, ok: bool = True) -> str:
         """As at the shell of a user: after `source ./env`."""
@@ -98,8 +101,13 @@ class Platform:
         self.configure(settings)
         (self.folder / "state").mkdir()
         self.run("bash", "-c", f"source ./env && pulumi stack init {self.stack} --no-select --non-interactive")
-        (CHECKOUT / f"Pulumi.{self.stack}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
+        (self.checkout / f"Pulumi.{self.stack}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
         self.pulumi("up", "--yes", "--skip-preview")
+
+    def _program(self, name: str) -> str:
+        """Of the checkout's environment; our own may be elsewhere."""
+        folder = Path(sys.executable).parent if self.checkout == CHECKOUT else self.checkout / ".venv" / "bin"
+        return str(folder / name)
 
     def settings(self) -> Object:
         parsed: Object = yaml.safe_load(self.config.read_text())
