@@ -194,7 +194,7 @@ async def found_in_time(check: Callable[[], Awaitable[None]]) -> None:
     async def ask() -> None:
         try:
             await check()
-        except AssertionError as error:
+        except (AssertionError, pytest.fail.Exception) as error:
             raise KubeError(str(error)) from error
 
     await found(ask)

@@ -17,8 +17,8 @@ from ebb.cli.options import Session
 from ebb.client.secrets.uses import object_name
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, SECRETS, Denied, Kube, KubeError, Object
 from tests.apiserver.controller import Process
-from tests.apiserver.plane import JOBS, Made, gone
-from tests.apiserver.test_researcher import ada, found_in_time  # noqa: F401 - ada is a fixture
+from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, gone
+from tests.apiserver.test_researcher import ada, found_in_time, login  # noqa: F401 - ada is a fixture
 
 VALUE, OTHER, PASSWORD = "hf_AbCdEfGhIjKlMnOp", "hf_QrStUvWxYzAbCdEf", "pass-PASS-pass"
 NAMES = ("hf-token", "gcs", "lab")
@@ -136,18 +136,19 @@ REFUSED: dict[str, tuple[Object, str]] = {
 }  # fmt: skip
 
 
+async def refuses(kube: Kube) -> None:
+    """A researcher's right and the policy both need a moment."""
+    with pytest.raises(Denied, match="none of `ebb secret`"):
+        await kube.create(SECRETS, JOBS, secret("mine"), dry_run=True)
+
+
 async def test_a_researcher_writes_secrets_of_ebb_alone_and_no_answer_shows_one(made: Made, ada: Path) -> None:  # noqa: F811
     path, theirs = SECRETS.path(JOBS, "ebb-secret-a"), SECRETS.path(JOBS, "somebodys")
     await made.kube.create(SECRETS, JOBS, secret("ebb-secret-a", label="a"))
     await made.kube.create(SECRETS, JOBS, secret("somebodys"))
     try:
         async with Kube.connect(str(ada)) as kube:
-
-            async def may_write() -> None:
-                with pytest.raises(Denied, match="none of `ebb secret`"):
-                    await kube.create(SECRETS, JOBS, secret("mine"))
-
-            await found_in_time(may_write)
+            await found_in_time(lambda: refuses(kube))
             for body, sentence in REFUSED.values():
                 with pytest.raises(Denied, match=sentence):
                     await kube.create(SECRETS, JOBS, body)
@@ -179,3 +180,27 @@ async def test_a_researcher_writes_secrets_of_ebb_alone_and_no_answer_shows_one(
 
 async def content_of(made: Made, name: str) -> str:
     return base64.b64decode((await made.kube.get(SECRETS, JOBS, name))["data"]["value"]).decode()
+
+
+async def test_who_renews_certificates_fills_that_secret_and_no_other(
+    made: Made,
+    ada: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The policy is there when it comes: at each renewal, and when an older stack is upgraded."""
+    change, how = {"data": {"tls.crt": base64.b64encode(b"new").decode()}}, "application/merge-patch+json"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    answer = await made.kube.request("POST", ACCOUNTS.path(SYSTEM, "etcd-certificates", "token"), body=body)
+    for name in ("ebb-etcd", "somebodys"):
+        await made.kube.create(SECRETS, JOBS, secret(name))
+    try:
+        async with Kube.connect(str(ada)) as researcher:
+            await found_in_time(lambda: refuses(researcher))
+        async with Kube.connect(str(login(made, answer["status"]["token"], tmp_path))) as kube:
+            await kube.request("PATCH", SECRETS.path(JOBS, "ebb-etcd"), body=change, content_type=how)
+            with pytest.raises(Denied, match="cannot"):
+                await kube.request("PATCH", SECRETS.path(JOBS, "somebodys"), body=change, content_type=how)
+        assert "tls.crt" in (await made.kube.get(SECRETS, JOBS, "ebb-etcd"))["data"]
+    finally:
+        for name in ("ebb-etcd", "somebodys"):
+            await made.kube.delete(SECRETS, JOBS, name)
