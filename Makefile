@@ -229,7 +229,7 @@ prove-manager: install  ## the manager machine is killed while two jobs train, w
 	@EBB_FIGURES=build/manager.json $(BIN)/pytest -v -m proof tests/e2e/test_manager_lost.py
 	@cat build/manager.json
 
-prove-upgrade: install  ## Ebb of an older revision is upgraded to this one while jobs train: FROM=REVISION, else the last tag (about 8 minutes)
+prove-upgrade: install  ## Ebb of an older revision is upgraded to this one while jobs train: FROM=REVISION, else the last tag
 	@mkdir -p build && rm -f build/upgrade.json
 	@from="$${FROM:-$$(git describe --tags --abbrev=0 2>/dev/null)}"; \
 	test -n "$$from" || { echo "there is no tag; name the revision to upgrade from: make prove-upgrade FROM=REVISION" >&2; exit 2; }; \
