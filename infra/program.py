@@ -41,7 +41,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *meeting, *legacy])
     rooms = [*theirs.values(), *namespaces.limits(cluster, theirs), *teams.limits(cluster, people, [*theirs.values()])]
     spaces, limits, base = {**spaces, **theirs}, [*limits, *rooms], [*base, *rooms]
-    told = certificates.workers(cluster, people, images.controller, manager, [*base, *issued])
+    told = certificates.workers(cluster, people, images.controller, manager, [*base, *issued, *platform.secrets_policy(cluster)])
     extra = cloud.helpers(cluster, workers)
     helping = [
         *helpers.helpers(cluster, extra, images.controller, manager, base),

@@ -39,6 +39,7 @@ from workloads.teams import Team
 
 IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
+SECRETS_POLICY = "ebb-secrets"  # in policy.yaml
 NOTIFICATIONS = "ebb-notifications"  # controller.yaml mounts it
 TRAINER = "ebb-trainer"  # what job files say in place of the stack's trainer image; ebb-trainer:<name> is that of ebb:trainers
 # An image that was built anew is for later jobs: the API server refuses another one while workers run.
@@ -47,6 +48,13 @@ RESEARCHERS_OWN = (
     "spec.suspend",
     "spec.replicaSpecs.Worker.template.spec.containers[*].image",
 )
+
+
+def secrets_policy(cluster: Cluster) -> Resources:
+    """Which Secrets researchers may write. It asks for no right that comes with the stack, and is there before any program writes
+    Secrets: in an upgrade the words of the version before would hold for that program."""
+    written = [one for one in manifest.read("policy.yaml") if one["metadata"]["name"] == SECRETS_POLICY]
+    return manifest.declare(written, cluster.options())
 
 
 def controller(
@@ -66,7 +74,8 @@ def controller(
     kind = manifest.declare(manifest.read("crd.yaml"), cluster.options(depends_on=needs))
     rights = manifest.declare(manifest.read("rbac.yaml"), cluster.options(depends_on=needs))
     # It asks for a right that the controller has: the other way round an older one could not write records for a moment.
-    written = [*manifest.read("policy.yaml"), *(manifest.read("owners.yaml") if owners else [])]
+    others = [one for one in manifest.read("policy.yaml") if one["metadata"]["name"] != SECRETS_POLICY]
+    written = [*others, *(manifest.read("owners.yaml") if owners else [])]
     policy = manifest.declare(written, cluster.options(depends_on=[*kind, *rights]))
     program = manifest.declare(
         manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": manager.node_selector}),

@@ -429,6 +429,12 @@ def test_without_sidecars_workers_have_no_such_way(world: Declared) -> None:
     assert "network-policy-sidecars" not in world.named("NetworkPolicy")
 
 
+def test_the_policy_on_secrets_is_changed_before_a_program_writes_any(world: Declared) -> None:
+    """In an upgrade the older version's would refuse what this version's program writes."""
+    policy = {"validating-admission-policy-ebb-secrets", "validating-admission-policy-binding-ebb-secrets"}
+    assert before(world, world.one("Job", "job-etcd-certificates-workers")) >= policy
+
+
 def test_the_gateway_goes_before_the_claims_and_comes_after_their_folders(world: Declared) -> None:
     there = before(world, world.one("Deployment", "deployment-ebb-gateway"))
     assert there >= {"claim-ebb-data", "claim-ebb-output", "claim-ebb-fsx", "prepare-storage", "network-policy-gateway"}
