@@ -86,7 +86,7 @@ test: install  ## the pure tests, then one pass over the platform on a cluster o
 
 test-all: install  ## what `make test` leaves out: every behaviour on real processes, API servers and clusters
 	@$(BIN)/python -m devcluster environment
-	@$(BIN)/pytest -v -n 4 -m "e2e and not smoke"
+	@$(BIN)/pytest -v -rs -n 4 -m "e2e and not smoke"
 
 check: install  ## lint, format, types, import contracts, and that generated files are up to date
 	@$(BIN)/ruff check .

@@ -1,8 +1,11 @@
 """The sharing of two cores (pure tests as they come, slow ones by folder, longest first), and tests without a network."""
 
 import gc
+import os
 import signal
 import socket
+import time
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -10,15 +13,24 @@ from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingSchedul
 from xdist.workermanage import WorkerController
 
 # The longest folders of slow tests first, so that no process is left alone with one of them at the end.
-LONGEST = ("e2e", "infra", "elastic", "elastic/launch", "apiserver", "benchmarks", "testing", "workloads", "elastic/rendezvous")
+LONGEST = (
+    *("e2e", "infra/aws", "elastic", "elastic/launch", "infra/gcp", "infra/azure", "apiserver", "benchmarks", "testing"),
+    *("workloads", "elastic/rendezvous"),
+)
+CLOUDS = ("aws", "azure", "gcp")
 
 
 class Folders(LoadScopeScheduling):
     """A scope is what one process runs in order. (xdist's own `loadgroup` does nothing with pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        """A folder of tests/, and of the largest one each folder in it: no two of them share a cluster, an engine or a server."""
-        _, folder, *below = nodeid.partition("::")[0].split("/")
+        """A folder of tests/; of the largest each folder in it, and of the stacks' each cloud. No two share a cluster, an engine
+        or a server."""
+        path, _, name = nodeid.partition("::")
+        _, folder, *below = path.split("/")
+        if folder == "infra":
+            parameters = name.partition("[")[2].rstrip("]").split("-")
+            return next((f"infra/{cloud}" for cloud in CLOUDS if cloud in (*below, *parameters)), folder)
         return f"{folder}/{below[0]}" if folder == "elastic" and len(below) > 1 else folder
 
     def _assign_work_unit(self, node: WorkerController) -> None:
@@ -32,8 +44,26 @@ class Folders(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """For `-n`: the slow tests are those that are asked for by `-m e2e...`."""
-    slow = config.option.markexpr.startswith("e2e")
-    return Folders(config, log) if slow else WorkStealingScheduling(config, log)
+    return Folders(config, log) if _asks_for_slow_ones(config) else WorkStealingScheduling(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, unread, the files without slow tests when only these are asked for: each process would import a thousand."""
+    if not (_asks_for_slow_ones(config) and collection_path.name.startswith("test_")):
+        return None
+    marked = (collection_path, collection_path.with_name("conftest.py"))
+    return None if any(one.is_file() and "pytest.mark.e2e" in one.read_text() for one in marked) else True
+
+
+def _asks_for_slow_ones(config: pytest.Config) -> bool:
+    return str(config.option.markexpr).startswith("e2e")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin nothing more when the time of the run is up: .ci/run says when."""
+    if time.time() > float(os.environ.get("EBB_TESTS_UNTIL", "inf")):
+        pytest.skip("the time that this run had was up (EBB_TESTS_UNTIL)")
 
 
 def pytest_configure() -> None:
