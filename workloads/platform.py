@@ -51,8 +51,8 @@ RESEARCHERS_OWN = (
 
 
 def secrets_policy(cluster: Cluster) -> Resources:
-    """Which Secrets researchers may write. It asks for no right that comes with the stack, and is there before any program writes
-    Secrets: in an upgrade the words of the version before would hold for that program."""
+    """The policy on the Secrets that researchers write. It comes before the programs that write Secrets where jobs are: in an
+    upgrade the older version's policy would judge them. The one right it asks for that comes later is a lead's, not theirs."""
     written = [one for one in manifest.read("policy.yaml") if one["metadata"]["name"] == SECRETS_POLICY]
     return manifest.declare(written, cluster.options())
 
