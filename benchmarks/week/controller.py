@@ -10,7 +10,7 @@ import base64
 import json
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from benchmarks.week.kinds import URGENT
 from benchmarks.week.presence import Presence
 from devcluster import tools
 from devcluster.commands import run
+from devcluster.settings import BoxError
 from ebb.kube import ELASTIC_JOBS, KubeError, Resource
 
 SYSTEM, ACCOUNT = "ebb-system", "ebb-controller"
@@ -49,13 +50,13 @@ class Controller:
     @classmethod
     async def installed(cls, plane: Plane, keep: AsyncExitStack, checkout: Path) -> "Controller":
         """Definitions, rights and rules of that checkout are there; no process runs yet."""
-        await _answers(plane, "/readyz")
         kubectl = await tools.ensure("kubernetes") / "kubectl"
         admin = ("--kubeconfig", plane.kubeconfig)
+        await _answers(plane, "/readyz", lambda: run(kubectl, *admin, "get", "--raw", "/readyz"))
         for name in MANIFESTS:
             file = checkout / "workloads" / "manifests" / f"{name}.yaml"
             await run(kubectl, *admin, "apply", "--server-side", "-f", file)
-        await _answers(plane, ELASTIC_JOBS.path())
+        await _answers(plane, ELASTIC_JOBS.path(), lambda: plane.kube.list(ELASTIC_JOBS))
         await plane.kube.create(PRIORITIES, None, {"metadata": {"name": URGENT}, "value": 2000, "description": "Before others."})
         path = plane.folder / "controller.kubeconfig"
         path.touch(mode=0o600)
@@ -124,17 +125,17 @@ class Controller:
             await self.kill(rng, politely=rng.random() < 0.25)
 
 
-async def _answers(plane: Plane, path: str) -> None:
+async def _answers(plane: Plane, what: str, ask: Callable[[], Awaitable[object]]) -> None:
     """Wait for an API server that has just come up, or has just learned a kind: it refuses for a while."""
     try:
         async with asyncio.timeout(READY_SECONDS):
             while True:
-                with suppress(KubeError):
-                    await plane.kube.request("GET", path)
+                with suppress(KubeError, BoxError):
+                    await ask()
                     return
                 await asyncio.sleep(0.1)
     except TimeoutError as error:
-        raise BenchmarkError(f"the API server does not answer {path} after {READY_SECONDS:.0f} s; see {plane.folder}") from error
+        raise BenchmarkError(f"the API server does not answer {what} after {READY_SECONDS:.0f} s; see {plane.folder}") from error
 
 
 async def _credentials(plane: Plane) -> object:

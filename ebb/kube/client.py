@@ -17,6 +17,7 @@ REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the se
 CONNECT_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 60.0  # that a server may ask for: no outage is to outlast its cause by more
 UNAUTHORIZED = 401
+SHOWN_BYTES = 60  # of an answer that makes no sense
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -158,7 +159,7 @@ class Kube:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
         async with self._open("GET", resource.path(namespace), query | _selectors(labels, fields), limits=limits) as answer:
             async for line in _lines(answer):
-                event = orjson.loads(line)
+                event = self._object(line)
                 if event["type"] == "ERROR":
                     raise _refusal(event["object"], int(event["object"].get("code", 500)))
                 yield event["type"], {"apiVersion": resource.api_version, "kind": resource.kind, **event["object"]}
@@ -207,13 +208,23 @@ class Kube:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Send one request and return the JSON of the answer (text under "text" if it is none)."""
+        """Send one request and return the JSON object of the answer."""
         limits = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
         async with self._open(method, path, query or {}, body=body, content_type=content_type, limits=limits) as answer:
-            raw = await answer.read()
-        if "json" not in answer.headers.get("Content-Type", ""):
-            return {"text": raw.decode(errors="replace")}
-        parsed: Object = orjson.loads(raw)
+            return self._object(await answer.read())
+
+    def _object(self, raw: bytes) -> Object:
+        """An answer, or an event of a watch. Unreachable: it is a login page, half of what the server sent, or the like."""
+        try:
+            parsed = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            start = raw[:SHOWN_BYTES].decode(errors="replace")
+            raise Unreachable(
+                f"{self.server} does not answer as a Kubernetes API server does, but with {start!r}: "
+                "check the address, and whether a proxy or a login page is in between"
+            )
         return parsed
 
     @asynccontextmanager
@@ -252,7 +263,7 @@ class Kube:
                     if answer.status == UNAUTHORIZED and attempt == 1 and await self._credentials.renew(token):
                         continue
                     if answer.status >= 400:
-                        status, after = _status_of(await answer.text()), answer.headers.get("Retry-After", "")
+                        status, after = _status_of(await answer.text(errors="replace")), answer.headers.get("Retry-After", "")
                         raise _refusal(status, answer.status, after)
                     yield answer
                     return

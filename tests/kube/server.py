@@ -25,8 +25,8 @@ PLAIN = Habits()
 
 
 class Server:
-    """Lists what `pods` holds; each watch plays the next script: (type, object) pairs, then "end", "hang" or "cut"; or a status
-    with which it is refused, and the seconds after which to try again."""
+    """Lists what `pods` holds; each watch plays the next script: (type, object) pairs, or bytes as they are, then "end", "hang"
+    or "cut"; or a status with which it is refused, and the seconds after which to try again."""
 
     def __init__(self) -> None:
         self.pods: list[Object] = []
@@ -36,6 +36,7 @@ class Server:
         self.watched_from: list[str] = []
         self.watched_at: list[float] = []
         self.errors: list[int] = []
+        self.nonsense: list[web.Response] = []  # in place of a list
         self.pages: list[int] = []  # how many objects were on each
         self.forgetful = False  # answers 410 to whoever asks for a second page
 
@@ -45,6 +46,8 @@ class Server:
             return web.json_response({"kind": "Status", "code": code, "message": "no"}, status=code)
         if "watch" in request.query:
             return await self._watch(request)
+        if self.nonsense:
+            return self.nonsense.pop(0)
         self.lists += 1
         return self._page(int(request.query.get("limit", 0)), int(request.query.get("continue", 0)))
 
@@ -74,6 +77,8 @@ class Server:
                 assert request.transport is not None
                 request.transport.abort()
                 return answer
+            elif isinstance(step, bytes):
+                await answer.write(step)
             elif step != "end":
                 await answer.write(json.dumps({"type": step[0], "object": step[1]}).encode() + b"\n")
         return answer
