@@ -135,7 +135,10 @@ class Line:
 
     async def start(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._context, limit=0), read_bufsize=2**21, auto_decompress=False
+            connector=aiohttp.TCPConnector(ssl=self._context, limit=0),
+            read_bufsize=2**21,
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity"},  # the API server compresses what is larger than 128 KiB
         )
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._handle)
