@@ -53,13 +53,8 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
         return _give_back(view, draft, *refused)
     _tell_admission(view, draft)
     if draft.status.placement is None:
-        return _first(view, draft, me)
-    leaving = strangers(view, draft.status)
-    if leaving or view.admission.unknown:  # workers that were made now would lack what Kueue wants of them
-        for worker in leaving:
-            if not worker.leaving:
-                stop(draft, worker)
-        draft.status = summarize(view, draft.status)
+        return _first(view, draft, me) and not _too_early(view, draft)
+    if _too_early(view, draft):
         return False
     lacking = _lacking(view)
     if lacking:
@@ -67,6 +62,18 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
     if gated_base(view):
         return True  # the job stays as it is, for as long as somebody wants
     return _stay_or_go(view, draft, me)
+
+
+def _too_early(view: JobView, draft: PlanBuilder) -> bool:
+    """Return whether no worker may be made yet. Those that are at another place are stopped."""
+    leaving = strangers(view, draft.status)
+    for worker in leaving:
+        if not worker.leaving:
+            stop(draft, worker)
+    if leaving or view.admission.unknown:  # workers that were made now would lack what Kueue wants of them
+        draft.status = summarize(view, draft.status)
+        return True
+    return False
 
 
 def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:

@@ -45,6 +45,19 @@ def test_what_is_chosen_is_written_with_the_time_and_told() -> None:
     assert [(item.what, item.cause) for item in decided.status.history] == [("placed", "local-a")]
 
 
+def test_workers_of_the_place_before_are_gone_before_new_ones_come() -> None:
+    """A job that gave way, and has another place while one of its workers still writes the checkpoint."""
+    job = gpu_job(low=2, replicas=2)
+    pod = scheduled(job, 1)[0]
+    pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "local-a", "ebb.dev/gpu-type": "T4"}
+    pod["metadata"] |= {"deletionTimestamp": stamp(NOW + 30), "deletionGracePeriodSeconds": 30}
+    placed = look(job, pod, platform=ZONES, supply=DRY_A)
+    assert (zone_of(placed), done(placed)) == ("local-b", [])
+    assert why(placed)[1].endswith("they start in local-b (spot T4) when 1 worker has left the old place.")
+    assert done(look(again(job, placed), pod, platform=ZONES, now=NOW + 1)) == []
+    assert done(look(again(job, placed), platform=ZONES, now=NOW + 2)) == ["+0", "+1"]
+
+
 FIRST: dict[str, tuple[Plan, str]] = {
     "not-where-others-found-none": (
         look(gpu_job(), platform=ZONES, cluster_capacity=cluster_capacity(dried=(dry("local-a"),))),
