@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from ebb.api.contract import LABEL_SECRET
 from ebb.cli.app import app
 from ebb.cli.options import Session
 from ebb.client.secrets.uses import object_name
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, SECRETS, Denied, Kube, KubeError, Object
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, SECRETS, Denied, Kube, KubeError, NotFound, Object
 from tests.apiserver.controller import Process
 from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, gone
 from tests.apiserver.test_researcher import ada, found_in_time, login  # noqa: F401 - ada is a fixture
@@ -176,6 +177,16 @@ async def test_a_researcher_writes_secrets_of_ebb_alone_and_no_answer_shows_one(
     finally:
         await gone(made.kube.delete(SECRETS, JOBS, "ebb-secret-a"))
         await gone(made.kube.delete(SECRETS, JOBS, "somebodys"))
+
+
+async def test_who_may_read_them_deletes_all_of_a_namespace(made: Made, ada: Path) -> None:  # noqa: F811
+    """As Kubernetes does where a namespace is deleted: such a request names no Secret."""
+    await made.kube.create(SECRETS, JOBS, secret("ebb-secret-left", label="left"))
+    async with Kube.connect(str(ada)) as researcher:
+        await found_in_time(lambda: refuses(researcher))
+    await made.kube.request("DELETE", SECRETS.path(JOBS), query={"labelSelector": f"{LABEL_SECRET}=left"})
+    with pytest.raises(NotFound):
+        await made.kube.get(SECRETS, JOBS, "ebb-secret-left")
 
 
 async def content_of(made: Made, name: str) -> str:
