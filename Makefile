@@ -162,8 +162,7 @@ prove-data: install  ## 100,000 files from a bucket, and as many in ImageNet's a
 	@$(BIN)/python -m benchmarks.data
 
 prove-monitoring: install  ## Prometheus itself: each alert fires and clears, panels answer and are drawn to build/monitoring.html, a job is scraped through a reclaim (about 3 minutes; the first builds it, some 5)
-	@mkdir -p build && rm -f build/monitoring.json
-	@EBB_FIGURES=build/monitoring.json $(BIN)/pytest -v -p no:randomly -m proof tests/monitoring; code=$$?; cat build/monitoring.json; exit $$code
+	$(call prove,monitoring,-p no:randomly tests/monitoring)
 
 bench-recovery: install  ## seconds without a step when machines change, at 5 to 1600 MB of state, ours beside stock torchrun (hours; goes on after Ctrl-C)
 	@$(BIN)/python -m benchmarks.recovery
@@ -194,55 +193,44 @@ chaos: install  ## two jobs at a time while everything under them breaks, and a 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m devcluster.demo.interrupted
 
+# A proof that pytest plays: its figures are the last line, also where a promise is broken.
+define prove
+@mkdir -p build && rm -f build/$(1).json
+@EBB_FIGURES=build/$(1).json $(BIN)/pytest -v -m proof $(2); status=$$?; test ! -e build/$(1).json || cat build/$(1).json; exit $$status
+endef
+
 prove-money: install  ## jobs and what idled beside the devcluster's own record of its machines: within 1 % (about 6 minutes)
-	@mkdir -p build && rm -f build/money.json
-	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m proof tests/e2e/test_money.py
-	@cat build/money.json
+	$(call prove,money,tests/e2e/test_money.py)
 
 prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker, on a devcluster, in three clouds' formats (about 6 minutes)
-	@mkdir -p build && rm -f build/notice.json
-	@EBB_FIGURES=build/notice.json $(BIN)/pytest -v -m e2e tests/e2e/test_notices.py
-	@cat build/notice.json
+	$(call prove,notice,-m e2e tests/e2e/test_notices.py)
 
 prove-karpenter: install  ## Karpenter's real controller, without EC2, on a stack's NodePools: machines, a notice, a stockout, a limit, on-demand, EFA, back to zero (about 3 minutes; the first builds it)
-	@mkdir -p build && rm -f build/karpenter.json
-	@EBB_FIGURES=build/karpenter.json $(BIN)/pytest -x -v -m proof tests/karpenter
-	@cat build/karpenter.json
+	$(call prove,karpenter,-x tests/karpenter)
 
 prove-kueue: install  ## jobs in queues of Kueue's real controller: admission, part of it, preemption, borrowing, scaling, stop and resume (about 1 minute; the first builds it, some 7)
-	@mkdir -p build && rm -f build/kueue.json
-	@EBB_FIGURES=build/kueue.json $(BIN)/pytest -v -m proof tests/kueue
-	@cat build/kueue.json
+	$(call prove,kueue,tests/kueue)
 
 prove-kubeconfig: install  ## a stack on a cluster whose machines know nothing of Ebb: up, a job, a lost machine, destroy (about 3 minutes)
-	@mkdir -p build && rm -f build/kubeconfig.json
-	@EBB_FIGURES=build/kubeconfig.json $(BIN)/pytest -v -m proof tests/e2e/test_foreign_cluster.py
-	@cat build/kubeconfig.json
+	$(call prove,kubeconfig,tests/e2e/test_foreign_cluster.py)
 
 prove-image: install  ## an image that is not ours (Debian 13's own Python and torch, no pip, no shell) as two users: a job, a notice, a kill (about 15 minutes; 5 GB)
-	@mkdir -p build && rm -f build/image.json
-	@EBB_FIGURES=build/image.json $(BIN)/pytest -v -s -m proof tests/e2e/test_own_image.py
-	@cat build/image.json
+	$(call prove,image,-s tests/e2e/test_own_image.py)
 
 prove-manager: install  ## the manager machine is killed while two jobs train, with one such machine and with two (about 12 minutes)
-	@mkdir -p build && rm -f build/manager.json
-	@EBB_FIGURES=build/manager.json $(BIN)/pytest -v -m proof tests/e2e/test_manager_lost.py
-	@cat build/manager.json
+	$(call prove,manager,tests/e2e/test_manager_lost.py)
 
+prove-upgrade: FROM ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+prove-upgrade: export EBB_UPGRADE_FROM = $(FROM)
 prove-upgrade: install  ## Ebb of an older revision is upgraded to this one while jobs train: FROM=REVISION, else the last tag
-	@mkdir -p build && rm -f build/upgrade.json
-	@from="$${FROM:-$$(git describe --tags --abbrev=0 2>/dev/null)}"; \
-	test -n "$$from" || { echo "there is no tag; name the revision to upgrade from: make prove-upgrade FROM=REVISION" >&2; exit 2; }; \
-	EBB_UPGRADE_FROM="$$from" EBB_FIGURES=build/upgrade.json $(BIN)/pytest -v -s -m proof tests/e2e/test_upgrade.py
-	@cat build/upgrade.json
+	@test -n "$(FROM)" || { echo "there is no tag; name the revision to upgrade from: make prove-upgrade FROM=REVISION" >&2; exit 2; }
+	$(call prove,upgrade,-s tests/e2e/test_upgrade.py)
 
 prove-security: install  ## pods try to break in, 50 times: etcd, API server, metadata, other teams, gateways, kubelets; each is refused, and succeeds without its rule (about 4 minutes)
-	@mkdir -p build && rm -f build/security.json
-	@EBB_FIGURES=build/security.json $(BIN)/pytest -v -s -m proof tests/e2e/test_break_in.py
-	@cat build/security.json
+	$(call prove,security,-s tests/e2e/test_break_in.py)
 
 prove-teams: install  ## a stack with two teams by the real engine: 49 ways of misuse, a team that leaves while it trains, destroy (about 2 minutes)
-	@$(BIN)/pytest -v -m proof tests/workloads/test_teams_up.py
+	$(call prove,teams,tests/workloads/test_teams_up.py)
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

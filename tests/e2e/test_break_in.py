@@ -8,7 +8,6 @@ machines enforce them, and rights in Kubernetes that nobody has given.
 import contextlib
 import errno
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from tests.e2e import attempts as table
 from tests.e2e.attempts import ALLOWED, ATTEMPTS, BLUE, JOBS, LISTENER, OPEN, PORT, PROGRAM, RED, SYSTEM, Attempt
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.link_local import served
+from tests.figures import report
 
 pytestmark = pytest.mark.proof
 USER = "ebb-box-admin"  # whoever gets into a worker has to be its owner
@@ -290,13 +290,11 @@ def test_pods_break_in_where_a_rule_is_missing_and_nowhere_else(stack: Platform)
                 reached = sum(told[one] == OPEN for one in ATTEMPTS)
                 say(f"{number} of {len(groups)}: away is {' and '.join(sorted(rules))}; open are {reached} of {len(ATTEMPTS)}")
         say("with all rules again: all refused")
-    figures = {
+    report({
         "attempts": len(ATTEMPTS),
         "refused": len(ATTEMPTS),  # settle() ends with nothing else
         "succeed_without_their_rule": len(opened),
         "rules": len({rule for one in ATTEMPTS for rule in one.rules}),
         "seconds": round(time.monotonic() - began),
-    }
+    })  # fmt: skip
     assert len(opened) == len(ATTEMPTS)
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(json.dumps(figures) + "\n")

@@ -4,8 +4,6 @@ The devcluster plays the somebody who runs the cluster: it gets its NodeGroups f
 their machines at their number. The stack knows a kubeconfig, labels, a storage class and images. `make prove-kubeconfig`.
 """
 
-import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from devcluster.settings import CHECKOUT, Box
 from testing import exactness
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state, steps_of
+from tests.figures import report
 
 pytestmark = pytest.mark.proof
 ZONE, HEAD, WORKERS, NAME = "local-a", "head", "workers", "abroad"
@@ -176,5 +175,4 @@ def test_a_job_on_machines_that_know_nothing_of_ebb(foreign: Platform) -> None:
     assert len(after) == 3
     assert not any(map(ebbs, after.values())), after
     assert {found[ZONE_LABEL] for found in after.values()} == {ZONE}, "the zone is the machines' own and stays"
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(json.dumps({f"{key}_seconds": round(value, 1) for key, value in figures.items()}) + "\n")
+    report({f"{key}_seconds": round(value, 1) for key, value in figures.items()})

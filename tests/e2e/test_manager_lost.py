@@ -7,7 +7,6 @@ Unlike in a cloud, a machine that died is noticed within a second, and its Node 
 import asyncio
 import itertools
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,12 +21,14 @@ from devcluster.settings import CHECKOUT, Box
 from ebb.api.contract import LABEL_JOB, LABEL_NODE_GROUP, MANAGER_GROUP
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, output_of, steps_of
+from tests.figures import report
 
 pytestmark = pytest.mark.proof
 SYSTEM, JOBS, LATER = "ebb-system", ("first", "second"), "third"
 MANAGERS = f"{LABEL_NODE_GROUP}={MANAGER_GROUP}"
 BOOT_SECONDS = 60.0
 LONGEST_SECONDS = 400.0
+figures: dict[int, Object] = {}  # by the number of manager machines
 LOOK_UP = "import socket; print(socket.getaddrinfo('etcd.ebb-system.svc.cluster.local', 2379)[0][4][0])"
 
 
@@ -128,24 +129,15 @@ def test_jobs_train_on_without_the_manager_machine(stack: tuple[Platform, int]) 
     until = time.time()
     pauses = [longest_pause(steps_of(output), killed_at, until) for output in outputs]
     steps = [sum(killed_at < one["time"] < until for one in steps_of(output)) for output in outputs]
-    figures(managers, outage, pauses, steps)
-    assert [steps_of(output)[-1]["generation"] for output in outputs] == generations, "no worker noticed"
-    assert all(number > 20 for number in steps)
-    assert max(pauses) < BOOT_SECONDS / 2, "they trained while the machine was gone"
-    if managers > 1:
-        assert outage.seconds["controller"] < BOOT_SECONDS, "the other machine had it"
-
-
-def figures(managers: int, outage: Outage, pauses: list[float], steps: list[int]) -> None:
-    """One JSON line for each number of machines into the file that $EBB_FIGURES names."""
-    said = {
-        "managers": managers,
+    figures[managers] = {
         "boot_seconds": BOOT_SECONDS,
         **{f"lost_to_{name}_seconds": round(value, 1) for name, value in outage.seconds.items()},
         "steps_meanwhile": steps,
         "longest_pause_seconds": [round(one, 1) for one in pauses],
     }
-    print(json.dumps(said), flush=True)
-    if path := os.environ.get("EBB_FIGURES"):
-        with Path(path).open("a") as file:
-            file.write(json.dumps(said) + "\n")
+    report({"managers": figures})
+    assert [steps_of(output)[-1]["generation"] for output in outputs] == generations, "no worker noticed"
+    assert all(number > 20 for number in steps)
+    assert max(pauses) < BOOT_SECONDS / 2, "they trained while the machine was gone"
+    if managers > 1:
+        assert outage.seconds["controller"] < BOOT_SECONDS, "the other machine had it"

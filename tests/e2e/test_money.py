@@ -1,10 +1,8 @@
 """Comparison of `ebb cost` with a devcluster's own record of its machines: jobs + idle = machines, within 1 %."""
 
 import json
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +12,7 @@ from ebb.api.clock import unix
 from ebb.api.contract import MANAGER_GROUP
 from tests.e2e.conftest import BOX, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
+from tests.figures import report
 
 pytestmark = pytest.mark.proof  # make prove-money; tests/apiserver/test_money.py and test_usage.py have the parts
 WITHIN = 0.01
@@ -64,14 +63,12 @@ def written_since(platform: Platform, moment: float) -> None:
 
 
 def figures(truth: tuple[float, float], parts: tuple[float, float], whole: tuple[float, float]) -> None:
-    """One JSON line into the file that $EBB_FIGURES names: `make prove-money` shows it."""
-    if path := os.environ.get("EBB_FIGURES"):
-        off = [abs(found - wanted) / wanted for found, wanted in zip((*parts, *whole), (*truth, *truth), strict=True)]
-        said = {
-            "machine_hours": round(truth[0], 4), "usd": round(truth[1], 4), "jobs_and_idle_usd": round(parts[1], 4),
-            "books_usd": round(whole[1], 4), "worst_difference": round(max(off), 5), "allowed": WITHIN,
-        }  # fmt: skip
-        Path(path).write_text(json.dumps(said) + "\n")
+    """Each sum in hours and dollars: of the devcluster's own record, of the jobs' and what idled, and of the whole books."""
+    off = [abs(found - wanted) / wanted for found, wanted in zip((*parts, *whole), (*truth, *truth), strict=True)]
+    report({
+        "machine_hours": round(truth[0], 4), "usd": round(truth[1], 4), "jobs_and_idle_usd": round(parts[1], 4),
+        "books_usd": round(whole[1], 4), "worst_difference": round(max(off), 5), "allowed": WITHIN,
+    })  # fmt: skip
 
 
 def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:

@@ -5,12 +5,10 @@ The agents are the DaemonSet that a cloud's stack has, with its account and its 
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -23,13 +21,14 @@ from ebb.api.contract import EXIT_RECLAIMED
 from tests.e2e.conftest import BOX, Object, Platform
 from tests.e2e.link_local import served
 from tests.e2e.test_platform import NAMESPACE, job
+from tests.figures import report, wanted_file
 from tests.metadata.clouds import AwsMetadata, AzureMetadata, Fake, GcpMetadata, Region, serve
 
 pytestmark = pytest.mark.e2e
 ADDRESS, AGENT, NAME = "169.254.169.254", "ebb-notices", "noticed"
 NOBODY = 1000  # the images' user, and the owner of the shared volumes
 HANG_SECONDS = 20.0
-FIGURES = os.environ.get("EBB_FIGURES")  # where `make prove-notice` wants them
+WHOLE = wanted_file() is not None  # 80 s for each cloud with its silence; tests/notices has the formats of all three
 # A worker that does nothing but write down when SIGTERM comes: nothing between the kubelet and the clock.
 WORKER = f"""
 import os, pathlib, signal, sys, time
@@ -84,7 +83,7 @@ STORIES = {
         silence_seconds=10 + 5 + 5,
     ),
 }
-CLOUDS = tuple(STORIES) if FIGURES else ("aws",)  # 80 s each with the silence; tests/notices has the formats of all three
+CLOUDS = tuple(STORIES) if WHOLE else ("aws",)
 seconds: dict[str, dict[str, float]] = {}
 
 
@@ -214,7 +213,7 @@ def test_a_notice_reaches_the_worker(platform: Platform, cloud: str) -> None:
         withdrawn = round(time.time() - began, 2)
         assert marked(platform, victim.node) is False, "the machine stays, and takes workers again"
 
-        if FIGURES:
+        if WHOLE:
             after_silence = notice_after_silence(platform, listening(platform, region), story)
         platform.until("both workers run", lambda: job(platform, NAME)["status"].get("ready") == "2/2")
         assert not job(platform, NAME)["status"].get("failures")
@@ -223,9 +222,7 @@ def test_a_notice_reaches_the_worker(platform: Platform, cloud: str) -> None:
         "withdrawn_to_unmarked": withdrawn,
         "notice_after_silence_to_sigterm": after_silence,
     }
-    print(cloud, seconds[cloud])
-    if FIGURES:
-        Path(FIGURES).write_text(json.dumps({"seconds": seconds}) + "\n")
+    report({"seconds": seconds})
     assert notice <= story.notice_seconds
     assert withdrawn <= story.notice_seconds
     assert after_silence <= story.silence_seconds

@@ -5,7 +5,6 @@ One image (testing/foreign_images.py), twice, as two users, on a stack of its ow
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from devcluster.settings import CHECKOUT, EBB_HOME
 from testing.foreign_images import DEBIAN, build
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_platform import NAMESPACE, job, output_of, state, steps_of
+from tests.figures import report
 
 pytestmark = pytest.mark.proof
 # Slow until the test has seen enough.
@@ -82,11 +82,10 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 @pytest.fixture(scope="module")
 def figures() -> Iterator[dict[str, Any]]:
-    """By case; written to the file that $EBB_FIGURES names."""
+    """By case; reported in the end."""
     found: dict[str, Any] = {}
     yield found
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(json.dumps(found) + "\n")
+    report(found)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,7 +4,6 @@ The Kubernetes stays; what changes is all that `pulumi up` puts there, by the ol
 the image and the program that they were submitted with.
 """
 
-import json
 import os
 import subprocess
 import time
@@ -21,6 +20,7 @@ from testing import exactness
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_manager_lost import longest_pause
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, output_of, steps_of
+from tests.figures import report
 
 pytestmark = pytest.mark.proof
 LONGEST_SECONDS = 400.0
@@ -107,22 +107,15 @@ def test_jobs_train_through_an_upgrade(platforms: tuple[Platform, Platform]) -> 
     newer.until("it is stopped", lambda: not workers(newer, "pair"))
     last = steps_of(outputs["pair"])[-1]
     verdict = exactness.check(outputs["pair"], unfinished=(last["generation"], last["step"]))
-    figures(
-        up_seconds=round(seconds, 1),
-        longest_pause_seconds={name: round(one, 2) for name, one in pauses.items()},
-        steps_meanwhile=steps,
-        full_size_after_a_loss_seconds=round(again, 1),
-        samples_lost=verdict.samples_lost,
-        samples_repeated=verdict.samples_repeated,
-    )
+    report({
+        "from": os.environ["EBB_UPGRADE_FROM"],
+        "up_seconds": round(seconds, 1),
+        "longest_pause_seconds": {name: round(one, 2) for name, one in pauses.items()},
+        "steps_meanwhile": steps,
+        "full_size_after_a_loss_seconds": round(again, 1),
+        "samples_lost": verdict.samples_lost,
+        "samples_repeated": verdict.samples_repeated,
+    })  # fmt: skip
     assert (verdict.samples_lost, verdict.samples_repeated) == (0, 0)
     assert job(newer, "pair")["status"]["reclaims"] == 1
     newer.pulumi("destroy", "--yes", "--skip-preview")
-
-
-def figures(**measured: object) -> None:
-    """One JSON line into the file that $EBB_FIGURES names."""
-    said = json.dumps({"from": os.environ["EBB_UPGRADE_FROM"], **measured})
-    print(said, flush=True)
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(said + "\n")

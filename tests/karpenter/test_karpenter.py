@@ -1,14 +1,12 @@
 """The promises, in order: one cluster for all, which is empty again at the end. `make prove-karpenter`."""
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 from ebb.api import contract as names
 from ebb.kube import NODE_CLAIMS, NODES, Denied, Invalid, KubeError
 from tests.apiserver.place import Job
 from tests.apiserver.plane import JOBS, found, gone
+from tests.figures import report
 from tests.karpenter.conftest import NODE_CLASSES, NODE_POOLS, SCALE_DOWN_MINUTES, Cluster, Stopwatch
 from tests.karpenter.kwok import EFA
 
@@ -164,8 +162,7 @@ async def test_nothing_is_left_after_the_last_job(cluster: Cluster) -> None:
             raise KubeError("there are NodeClaims")
 
     await found(none_left)
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(json.dumps({"karpenter": "kept", **cluster.figures}) + "\n")
+    report({"karpenter": "kept", **cluster.figures})
 
 
 def _machines(cluster: Cluster) -> list[Object]:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -24,6 +23,7 @@ from tests.apiserver.machines import Machines, machines
 from tests.apiserver.place import Job, article
 from tests.apiserver.plane import Made, found, plane
 from tests.apiserver.proxy import proxy
+from tests.figures import report
 from tests.kueue.manager import KINDS, KUEUE, NAMESPACE, cluster_queue, flavor, local_queue, manager, priority
 
 GPU = {"resources": {"limits": {names.GPU_RESOURCE: "1"}}}
@@ -147,5 +147,4 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         opened.push_async_callback(controller.stop)
         one = Cluster(made, opened)
         yield one
-        if os.environ.get("EBB_FIGURES"):
-            Path(os.environ["EBB_FIGURES"]).write_text(json.dumps(one.figures, indent=2) + "\n")
+        report(one.figures)

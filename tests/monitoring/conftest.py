@@ -1,8 +1,6 @@
 """The platform that Prometheus watches in the proofs. Its volume is a small file system in memory, to mount which takes root."""
 
 import asyncio
-import json
-import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -22,6 +20,7 @@ from tests.apiserver.machines import machines
 from tests.apiserver.place import Place
 from tests.apiserver.plane import JOBS, SYSTEM, Made, plane
 from tests.apiserver.proxy import proxy
+from tests.figures import report, wanted_file
 from tests.monitoring.drawn import drawn
 from tests.monitoring.platform import CONTROLLER_AT, ETCD_AT, GATEWAY_AT, Etcd, configure, gateway, pod
 from tests.monitoring.server import PROMETHEUS, Server
@@ -82,9 +81,7 @@ async def watched(tool: Path, tmp_path_factory: Any) -> AsyncIterator[Watched]:
         one = Watched(made, Place(made, ours), controller, etcd, server, volume, closed, folder)
         await one.start_gateway()
         yield one
-        if os.environ.get("EBB_FIGURES"):
-            path = Path(os.environ["EBB_FIGURES"])
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(one.figures) + "\n")
-            path.with_suffix(".html").write_text(await drawn(server, one.began, time.time()))
+        report(one.figures)
+        if file := wanted_file():
+            file.with_suffix(".html").write_text(await drawn(server, one.began, time.time()))
         await asyncio.to_thread(shutil.rmtree, folder / "data", ignore_errors=True)

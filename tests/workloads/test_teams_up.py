@@ -7,6 +7,7 @@ authority, and do what they do by `ebb` and by requests of their own. `make prov
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ebb.api.spec import Job
 from ebb.cli.app import app
 from ebb.cli.options import Session
 from ebb.controller.reconciler.pods import PodPlacement, worker_pod
+from tests.figures import report
 from tests.testing.kubernetes.pulumi_world import Engine
 from tests.workloads.api import Api, Plane
 from tests.workloads.ways import (
@@ -169,13 +171,16 @@ def test_a_stack_with_teams_lives_and_leaves_their_data(api: Api, tmp_path: Path
     spaces = set(names(api, CORE))
     stack = Stack(tmp_path / "stack", api.plane.kubeconfig)
     stack.configure(TEAMS)
+    began = time.monotonic()
     stack.up()
+    up_seconds = time.monotonic() - began
 
     submit(api, ADA, VISION, "mine")
     submit(api, EVE, SPEECH, "hers")
     at_work(api)
     assert len(WAYS) > 40
     soon(lambda: open_ways(api))
+    still_open = len(open_ways(api))
 
     # A team that leaves takes its jobs along, also one whose worker holds its volumes, and leaves its files.
     stack.configure({"vision": {**TEAMS["vision"], "gpus": 16}})
@@ -193,6 +198,8 @@ def test_a_stack_with_teams_lives_and_leaves_their_data(api: Api, tmp_path: Path
     assert set(names(api, CORE)) == spaces
     assert set(phases(api).values()) == {"Released"}
     assert left(api) == []
+    report({"ways": len(WAYS), "open": still_open, "up_seconds": round(up_seconds, 1)})
+    assert still_open == 0
 
 
 def left(api: Api) -> list[str]:

@@ -138,6 +138,9 @@ class ControlPlane:
         self.kubeconfig.write_text(json.dumps(config))
 
 
+LONGEST_SECONDS = 180.0
+
+
 class Engine:
     """The real engine, as `pulumi` of the launcher starts it, on a program that declares what `declare` was told."""
 
@@ -163,8 +166,11 @@ class Engine:
 
     def pulumi(self, *arguments: str, ok: bool = True, **env: str) -> str:
         """What it says, on both streams."""
-        done = subprocess.run(self.command(*arguments), cwd=self.folder, env=self.env | env, capture_output=True, text=True,
-                              timeout=180, check=False)  # fmt: skip
+        try:
+            done = subprocess.run(self.command(*arguments), cwd=self.folder, env=self.env | env, capture_output=True, text=True,
+                                  timeout=LONGEST_SECONDS, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"pulumi {' '.join(arguments)} did not end:\n{(error.stdout or b'').decode()[-5000:]}") from None
         said = done.stdout + done.stderr
         assert (done.returncode == 0) == ok, f"pulumi {' '.join(arguments)} ended with {done.returncode}:\n{said[-5000:]}"
         return said
