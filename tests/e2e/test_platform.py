@@ -171,7 +171,7 @@ def checkpointed_step(folder: Path) -> int:
 
 
 @pytest.mark.ends_platform(1)
-def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platform: Platform) -> None:
+def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platform: Platform, tmp_path: Path) -> None:
     slow = [*TRAINER, "--epochs", "50", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-seconds", "3600",
             "--checkpoint-min-seconds", "3600"]  # fmt: skip
     zones = {str(group["zone"]) for group in facts(platform)["nodeGroups"]}
@@ -187,6 +187,8 @@ def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platfor
     assert checkpointed_step(outputs["pending"]) == steps_of(outputs["pending"])[-1]["step"], "the notice was not used"
     platform.until("it waits for a machine", lambda: state(platform, "pending") in ("Restarting", "Pending", "Created"))
     before = len(steps_of(outputs["running"]))
+    (tmp_path / "value").write_text("hf_AbCdEfGhIjKl")
+    platform.ebb("secret", "set", "left", "--from-file", str(tmp_path / "value"))  # the stack does not know of it
 
     platform.pulumi("destroy", "--yes", "--skip-preview")
 
