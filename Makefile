@@ -161,6 +161,12 @@ prove-network: install  ## `ebb check network`'s program over links shaped to 1,
 prove-data: install  ## 100,000 files from a bucket, and as many in ImageNet's archives, by programs killed 20 times: the same trees (about 10 minutes)
 	@$(BIN)/python -m benchmarks.data
 
+# A proof that pytest plays: its figures are the last line, also where a promise is broken.
+define prove
+@mkdir -p build && rm -f build/$(1).json
+@EBB_FIGURES=build/$(1).json $(BIN)/pytest -v -m proof $(2); status=$$?; test ! -e build/$(1).json || cat build/$(1).json; exit $$status
+endef
+
 prove-monitoring: install  ## Prometheus itself: each alert fires and clears, panels answer and are drawn to build/monitoring.html, a job is scraped through a reclaim (about 3 minutes; the first builds it, some 5)
 	$(call prove,monitoring,-p no:randomly tests/monitoring)
 
@@ -192,12 +198,6 @@ chaos: install  ## two jobs at a time while everything under them breaks, and a 
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m devcluster.demo.interrupted
-
-# A proof that pytest plays: its figures are the last line, also where a promise is broken.
-define prove
-@mkdir -p build && rm -f build/$(1).json
-@EBB_FIGURES=build/$(1).json $(BIN)/pytest -v -m proof $(2); status=$$?; test ! -e build/$(1).json || cat build/$(1).json; exit $$status
-endef
 
 prove-money: install  ## jobs and what idled beside the devcluster's own record of its machines: within 1 % (about 6 minutes)
 	$(call prove,money,tests/e2e/test_money.py)

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from benchmarks.controller.plane import ACCOUNTS, Plane
-from benchmarks.controller.processes import BenchmarkError, Process, free_port
+from benchmarks.controller.processes import BenchmarkError, Process, eventually, free_port
 from benchmarks.week.kinds import URGENT
 from benchmarks.week.presence import Presence
 from devcluster import tools
@@ -127,15 +127,14 @@ class Controller:
 
 async def _answers(plane: Plane, what: str, ask: Callable[[], Awaitable[object]]) -> None:
     """Wait for an API server that has just come up, or has just learned a kind: it refuses for a while."""
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            while True:
-                with suppress(KubeError, BoxError):
-                    await ask()
-                    return
-                await asyncio.sleep(0.1)
-    except TimeoutError as error:
-        raise BenchmarkError(f"the API server does not answer {what} after {READY_SECONDS:.0f} s; see {plane.folder}") from error
+
+    async def answers() -> bool:
+        with suppress(KubeError, BoxError):
+            await ask()
+            return True
+        return False
+
+    await eventually(answers, READY_SECONDS, lambda: f"the API server does not answer {what}; see {plane.folder}")
 
 
 async def _credentials(plane: Plane) -> object:

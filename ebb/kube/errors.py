@@ -1,12 +1,12 @@
 """Errors of an API server and of the way to it; callers decide by the class whether to try again.
 
-KubeError                   the API server refused, or answered nonsense
+KubeError                   the API server refused
 ├── NotFound      404       the object, its namespace or its kind is not there
 ├── Conflict      409       somebody else wrote first, or it exists already: read again
 ├── Gone          410       the resource version is too old: list again
 ├── Invalid       400, 422  the object itself is wrong: the message names the field
 ├── Denied        401, 403  the credentials do not allow this, or a quota is used up
-└── Unreachable             no answer: wrong address, server down, network
+└── Unreachable             no answer, or none of an API server: wrong address, server down, network, a login page
 ConfigError                 no usable kubeconfig
 """
 
@@ -50,7 +50,7 @@ class Denied(KubeError):
 
 
 class Unreachable(KubeError):
-    """No answer at all; worth trying again."""
+    """No answer, or none that an API server would give; worth trying again."""
 
 
 class KubeconfigError(KubeError):
