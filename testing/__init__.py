@@ -1,5 +1,6 @@
-"""Stand-ins for what is not on this machine, and the judge of what was trained on: no part of the product.
+"""Stand-ins for what is not on this machine, and what tests and benchmarks share: no part of the product.
 
 pulumi/         the Kubernetes plugin's stand-in and mocks of the clouds, for the real Pulumi engine
+ports.py        ports for servers that a test or a benchmark starts
 exactness.py    reads the sample ledgers of a job and says which samples were lost or repeated
 """

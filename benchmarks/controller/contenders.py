@@ -25,11 +25,12 @@ from pathlib import Path
 import yaml
 
 from benchmarks.controller.plane import HOME, Plane
-from benchmarks.controller.processes import BenchmarkError, Process, eventually, free_port
+from benchmarks.controller.processes import BenchmarkError, Process, eventually
 from devcluster import tools
 from devcluster.commands import run
 from ebb.api.platform import NAMESPACE
 from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Kube, NotFound, Object, Resource
+from testing.ports import free_port
 
 OPERATOR = tools.Tool(
     name="kubeflow",

@@ -15,10 +15,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from benchmarks.controller.processes import Process, eventually, free_port
+from benchmarks.controller.processes import Process, eventually
 from devcluster import tools
 from devcluster.commands import run
 from ebb.kube import NAMESPACES, PODS, Conflict, Kube, KubeError, Object, Resource
+from testing.ports import free_port
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

@@ -7,7 +7,6 @@ The kernel kills them when we die, even by kill -9. A terminal's Ctrl-C reaches 
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -111,10 +110,3 @@ def parse_status(text: str) -> dict[str, int]:
         if len(words) == 2 and words[1] == "kB":
             values[name] = int(words[0])
     return values
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,10 +5,11 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.controller.processes import BenchmarkError, free_port
+from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import until
 from devcluster import tools
 from devcluster.commands import dies_with_us, last_lines
+from testing.ports import free_port
 
 READY_SECONDS = 30.0
 _READY = "ready to serve client requests"  # its log's words: a port in another network cannot be asked

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.controller.processes import BenchmarkError, Process, free_port
+from benchmarks.controller.processes import BenchmarkError, Process
 from benchmarks.logs.cluster import JOB, NAMESPACE, Cluster, job
 from benchmarks.logs.judge import Said, acknowledged, judge, parse_said
 from benchmarks.logs.pods import Place, Pod
@@ -19,6 +19,7 @@ from devcluster.commands import say
 from devcluster.settings import CHECKOUT
 from ebb.client.files.transfer import PAUSES, Files
 from ebb.client.logs import Line, follow_logs, print_logs
+from testing.ports import free_port
 
 PODS, RANKS = 2, 2
 START_SECONDS, END_SECONDS = 120.0, 60.0

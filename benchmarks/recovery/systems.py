@@ -15,12 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.controller.processes import free_port
 from benchmarks.exact import processes, watch
 from benchmarks.exact.etcd import etcd
 from benchmarks.exact.machines import LAUNCHER, Machine, environment, nccl_host
 from benchmarks.recovery import torchft
 from benchmarks.recovery.timeline import Line
+from testing.ports import free_port
 
 STEP_SECONDS = 0.1
 GLOBAL_BATCH = 24

@@ -15,10 +15,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.controller.processes import BenchmarkError, free_port
+from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import environment, until
 from devcluster.commands import dies_with_us, last_lines, say
 from devcluster.settings import EBB_HOME
+from testing.ports import free_port
 
 REQUIREMENTS = Path(__file__).with_name("torchft-requirements.txt")
 PACKAGES = EBB_HOME / "torchft" / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.controller.processes import BenchmarkError, free_port
+from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import environment
 from devcluster.commands import dies_with_us, last_lines
 from devcluster.settings import CHECKOUT
+from testing.ports import free_port
 
 LIMIT_SECONDS = 1800.0
 

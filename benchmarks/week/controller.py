@@ -15,13 +15,14 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from benchmarks.controller.plane import ACCOUNTS, Plane
-from benchmarks.controller.processes import BenchmarkError, Process, eventually, free_port
+from benchmarks.controller.processes import BenchmarkError, Process, eventually
 from benchmarks.week.kinds import URGENT
 from benchmarks.week.presence import Presence
 from devcluster import tools
 from devcluster.commands import run
 from devcluster.settings import BoxError
 from ebb.kube import ELASTIC_JOBS, KubeError, Resource
+from testing.ports import free_port
 
 SYSTEM, ACCOUNT = "ebb-system", "ebb-controller"
 MANIFESTS = ("namespaces", "priorities", "crd", "rbac", "policy")  # in this order; the rest needs kubelets

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from pathlib import Path
 import aiohttp
 
 from ebb.controller.metrics import parse
+from testing.ports import free_port
 from tests.apiserver.plane import SYSTEM
 
 CHECKOUT = Path(__file__).parents[2]
@@ -158,10 +158,3 @@ class Process:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         }  # fmt: skip
         self._kubeconfig.write_text(json.dumps(config))
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port

@@ -9,7 +9,6 @@ import errno
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -20,6 +19,7 @@ import pytest
 
 from devcluster.settings import Box
 from ebb.api.contract import GATEWAY, GATEWAY_PORT
+from testing.ports import free_port
 from tests.e2e.conftest import BOX, Object, Platform
 from tests.e2e.test_platform import TRAINER
 
@@ -146,12 +146,6 @@ def test_other_pods_cannot_reach_the_gateway(mine: Platform, hello: str) -> None
     sockets = mine.kubectl("exec", *space, gateway["metadata"]["name"], "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
     listening = [words[1] for words in map(str.split, sockets.splitlines()) if words[3] == "0A"]
     assert listening == [f"0100007F:{GATEWAY_PORT:04X}"]
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_port_of_a_worker(mine: Platform, hello: str) -> None:

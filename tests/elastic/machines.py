@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,17 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from testing.ports import free_port
+
 T = TypeVar("T")
 LIMIT_SECONDS = 120.0
-_READY, _TRIES = b"ready to serve client requests", 5
+_READY = b"ready to serve client requests"  # in its log
 # All is on loopback. torch looks up each peer of a store, and a resolver that does not answer costs five seconds a generation.
 NO_DNS = {"RES_OPTIONS": "attempts:0"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(what: str, look: Callable[[], T | None], limit_seconds: float = LIMIT_SECONDS) -> T:
@@ -36,37 +31,24 @@ def until(what: str, look: Callable[[], T | None], limit_seconds: float = LIMIT_
 
 
 def start_etcd(program: Path, folder: Path, *flags: str, port: int = 0) -> tuple["subprocess.Popen[bytes]", str]:
-    """Its data stays in `folder`. Returns the process and its endpoint. A port that was free may be taken by the time that etcd
-    listens, by any connection of another test: then it ends, and another try has other ports."""
-    for _ in range(_TRIES):
-        client, peer = port or free_port(), free_port()
-        log = folder / "etcd.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [
-                    *[str(program), "--data-dir", str(folder / "etcd"), "--name", "test"],
-                    *[
-                        "--listen-client-urls",
-                        f"http://127.0.0.1:{client}",
-                        "--advertise-client-urls",
-                        f"http://127.0.0.1:{client}",
-                    ],
-                    *[
-                        "--listen-peer-urls",
-                        f"http://127.0.0.1:{peer}",
-                        "--initial-advertise-peer-urls",
-                        f"http://127.0.0.1:{peer}",
-                    ],
-                    *["--initial-cluster", f"test=http://127.0.0.1:{peer}"],
-                    *flags,
-                ],
-                stdout=output,
-                stderr=output,
-            )
-        until("etcd listening", lambda: process.poll() is not None or _READY in log.read_bytes())  # noqa: B023  # at once
-        if process.poll() is None:
-            return process, f"127.0.0.1:{client}"
-    raise AssertionError(f"etcd ended {_TRIES} times: {log.read_text()[-2000:]}")
+    """Its data stays in `folder`. Returns the process and its endpoint."""
+    client, peer = port or free_port(), free_port()
+    log = folder / "etcd.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *[str(program), "--data-dir", str(folder / "etcd"), "--name", "test"],
+                *["--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", f"http://127.0.0.1:{client}"],
+                *["--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"],
+                *["--initial-cluster", f"test=http://127.0.0.1:{peer}"],
+                *flags,
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    until("etcd listening", lambda: process.poll() is not None or _READY in log.read_bytes())
+    assert process.poll() is None, log.read_text()[-2000:]
+    return process, f"127.0.0.1:{client}"
 
 
 class Job:

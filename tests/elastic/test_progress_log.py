@@ -22,9 +22,9 @@ from ebb.elastic import progress_log
 from ebb.elastic.contract import ENV_METRICS_PORT, ENV_OUTPUT_DIR, ENV_PROGRESS_REGEX
 from ebb.elastic.progress_log import LINE_SECONDS, PlainProgress, ProgressLog, check
 from ebb.elastic.runtime.metrics import prometheus_text
+from testing.ports import free_port
 from tests.elastic.checkpoint.making import full_disk
 from tests.elastic.runtime.programs import Points
-from tests.elastic.runtime.ranks import free_port
 
 
 class Clock:

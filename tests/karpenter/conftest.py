@@ -13,7 +13,6 @@ import pytest_asyncio
 import yaml
 
 from benchmarks.controller.processes import Process as Program
-from benchmarks.controller.processes import free_port
 from devcluster import tools
 from ebb.api.platform import Platform, parse
 from ebb.client.submission.fit import find_fit
@@ -24,6 +23,7 @@ from infra import groups, program
 from infra.clouds.aws.cloud import Aws
 from infra.clouds.aws.machines import karpenter, machine
 from infra.config import Stack
+from testing.ports import free_port
 from tests.apiserver.controller import Process
 from tests.apiserver.place import Job
 from tests.apiserver.plane import JOBS, SYSTEM, Made, ended, found, plane

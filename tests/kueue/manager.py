@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.controller.processes import free_port
 from devcluster.tools import Tool
 from ebb.api import contract as names
+from testing.ports import free_port
 from tests.apiserver.plane import Made
 
 Object = dict[str, Any]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ebb.metadata.service import Garbled, Metadata, Unanswered, parse_time
+from testing.ports import free_port
 from tests.metadata.clouds import AwsMetadata, Fake, Reply, serve
 
 
@@ -35,11 +36,8 @@ def test_an_address_that_swallows_packets_costs_the_limit() -> None:
 
 
 def test_nobody_there_is_said() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with pytest.raises(Unanswered, match="Connection refused"):
-        Metadata(f"http://127.0.0.1:{port}", timeout_seconds=1).ask("GET", "/", {})
+        Metadata(f"http://127.0.0.1:{free_port()}", timeout_seconds=1).ask("GET", "/", {})
 
 
 def test_proxies_are_not_used(cloud: AwsMetadata, monkeypatch: pytest.MonkeyPatch) -> None:

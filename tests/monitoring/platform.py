@@ -18,11 +18,11 @@ import yaml
 from aiohttp import web
 
 from benchmarks.controller.processes import Process as Program
-from benchmarks.controller.processes import free_port
 from ebb.api.contract import GATEWAY, LAUNCHER_PORT, METRICS_PORT
 from ebb.elastic.launch.gpu_use import Gpus
 from ebb.elastic.runtime.metrics import Board, Progress
 from ebb.kube import PODS
+from testing.ports import free_port
 from tests.apiserver.plane import ACCOUNTS, SYSTEM, Made
 from tests.monitoring.known import Nvml
 from tests.monitoring.server import hurried

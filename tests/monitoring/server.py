@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from benchmarks.controller.processes import Process, free_port
+from benchmarks.controller.processes import Process
 from devcluster.tools import Tool
+from testing.ports import free_port
 
 PROMETHEUS = Tool(
     name="prometheus",

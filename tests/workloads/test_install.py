@@ -4,7 +4,6 @@ Only etcd, the API server and the controller manager run, so no pod starts. And 
 """
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import yaml
 
 from devcluster import tools
 from infra.config import ROOT
+from testing.ports import free_port
 from tests.workloads.api import Api, Plane, await_kind
 from tests.workloads.world import Object
 from workloads import manifest
@@ -194,9 +194,7 @@ def test_the_controller_leads_and_sees_all_it_needs_with_its_own_account(cluster
     config: Any = json.loads(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"tokenFile": "token"}
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "ebb.controller", f"--kubeconfig={tmp_path}/kubeconfig", f"--listen=127.0.0.1:{port}"]
     with (tmp_path / "log").open("wb") as log:
         running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)

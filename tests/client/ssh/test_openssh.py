@@ -11,7 +11,6 @@ import os
 import pty
 import shutil
 import signal
-import socket
 import struct
 import sys
 import termios
@@ -24,6 +23,7 @@ import pytest
 
 from ebb.client.ssh.authority import known_hosts, prepare
 from ebb.client.ssh.hosts import Host
+from testing.ports import free_port
 from tests.cli.program import EBB, MAIN
 from tests.cli.world import elastic_job, worker_pod
 from tests.kube.pods import Terminal
@@ -196,12 +196,6 @@ async def test_ports_and_sockets_of_the_worker(tmp_path: Path) -> None:
         assert await process.wait() == 0
     for server in servers:
         server.close()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def ask(port: int, *messages: bytes) -> bytes:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.machines import free_port, kill_with_children, start_etcd
+from testing.ports import free_port
+from tests.elastic.machines import kill_with_children, start_etcd
 from tests.elastic.rendezvous.servers import built
 
 pytestmark = pytest.mark.e2e

@@ -23,7 +23,8 @@ from ebb.elastic.launch.exit_policy import ProgramFailedError
 from ebb.elastic.launch.node_agent import run
 from ebb.elastic.launch.page import LauncherPage
 from ebb.elastic.launch.reclaim import Interrupted
-from tests.elastic.machines import free_port, until
+from testing.ports import free_port
+from tests.elastic.machines import until
 
 WORDS = 'a worker failed with exit code 3: KeyError: "lr\\n"\nin b'
 

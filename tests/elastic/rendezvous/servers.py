@@ -11,7 +11,8 @@ import pytest
 from devcluster import tools
 from devcluster.commands import dies_with_us
 from ebb.elastic.rendezvous.etcd import Etcd, Refused, Tls, Unreachable
-from tests.elastic.machines import free_port, until
+from testing.ports import free_port
+from tests.elastic.machines import until
 
 
 def _series(tool: tools.Tool) -> str:

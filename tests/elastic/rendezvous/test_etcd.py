@@ -15,7 +15,8 @@ import pytest
 
 from ebb.elastic.rendezvous import wire
 from ebb.elastic.rendezvous.etcd import Compacted, Compare, Delete, Etcd, KeyEvent, LeaseGone, Put, Refused, Tls, Unreachable
-from tests.elastic.machines import free_port, until
+from testing.ports import free_port
+from tests.elastic.machines import until
 from tests.elastic.rendezvous.servers import Server, built
 
 pytestmark = pytest.mark.e2e

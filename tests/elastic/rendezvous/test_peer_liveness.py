@@ -14,7 +14,8 @@ import pytest
 
 from ebb.elastic.rendezvous.member import Member
 from ebb.elastic.rendezvous.peer_liveness import NotAsked, PeerLiveness, answers, is_unreachable, refuses, unanswered
-from tests.elastic.machines import free_port, until
+from testing.ports import free_port
+from tests.elastic.machines import until
 
 OTHER = """
 import time

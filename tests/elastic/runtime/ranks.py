@@ -2,10 +2,11 @@
 
 import multiprocessing
 import os
-import socket
 import traceback
 from collections.abc import Callable
 from typing import Any
+
+from testing.ports import free_port
 
 LIMIT_SECONDS = 120
 
@@ -24,12 +25,6 @@ class Ended:
 
     def __repr__(self) -> str:
         return f"Ended({self.code})"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def together(function: Callable[..., Any], world_size: int, *arguments: Any, waited_for: list[int] | None = None) -> list[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.runtime.metrics import Board, MetricLines, prometheus_text, serve
+from testing.ports import free_port
 from tests.elastic.checkpoint.making import full_disk
 from tests.elastic.runtime.test_time_account import progress
 
@@ -55,12 +56,6 @@ ebb_checkpoint_seconds_total 0.5
 def test_the_text() -> None:
     assert prometheus_text(progress(checkpoint_step=45)) == TEXT
     assert prometheus_text(None) == ""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_the_server_answers_with_what_was_shown_last() -> None:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from devcluster import tools
 from devcluster.settings import CHECKOUT
 from ebb.kube import NAMESPACES, Kube, KubeError, Object
+from testing.ports import free_port
 
 Answer = TypeVar("Answer")
 
@@ -51,7 +51,7 @@ class ControlPlane:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = {name: _free_port() for name in ("etcd", "peer", "api", "manager")}
+        self._ports = {name: free_port() for name in ("etcd", "peer", "api", "manager")}
 
     def start(self) -> None:
         self._certificates()
@@ -207,9 +207,3 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
         yield plane
     finally:
         plane.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,8 +16,8 @@ from ebb.elastic.launch.logs.lines import Batch
 from ebb.elastic.launch.logs.progress import LineProgress
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.progress_log import ProgressLog
+from testing.ports import free_port
 from tests.elastic.launch.logs.test_logs import run
-from tests.elastic.runtime.ranks import free_port
 
 REGEX = r"step (?P<step>\d+).*loss (?P<loss>[\d.]+)(?:.*acc (?P<acc>\S+))?"
 
