@@ -50,7 +50,9 @@ class Program:
     job_uid: str
     index: str
     machine: Machine
+    address: str
     alive: bool = True
+    told: bool = False  # its pod's status says that it runs
 
 
 @dataclass
@@ -226,20 +228,24 @@ class Kubelets:
         machine.up = True
 
     async def _begin(self, pod: Object, machine: Machine) -> None:
-        labels, uid = pod["metadata"]["labels"], pod["metadata"]["uid"]
-        owner = pod["metadata"]["ownerReferences"][0]["uid"]
-        program = Program(pod["metadata"]["name"], uid, owner, labels[names.LABEL_INDEX], machine)
-        if any(program.uid == other.uid for other in self.programs):
-            return
+        uid = pod["metadata"]["uid"]
+        program = next((one for one in self.programs if one.uid == uid), None) or self._start(pod, machine)
+        if program.alive and not program.told:  # what an API server that comes up refuses is said again
+            running = {"running": {"startedAt": stamp(time.time())}}
+            await self._write_status(pod, running, "Running", podIP=program.address, podIPs=[{"ip": program.address}])
+            program.told = True
+
+    def _start(self, pod: Object, machine: Machine) -> Program:
+        metadata, number = pod["metadata"], next(_addresses)
+        program = Program(
+            metadata["name"], metadata["uid"], metadata["ownerReferences"][0]["uid"], metadata["labels"][names.LABEL_INDEX],
+            machine, f"127.{20 + os.getpid() % 200}.{number // 250}.{1 + number % 250}",
+        )  # fmt: skip
         for other in self.programs:
             if other.alive and (other.job_uid, other.index) == (program.job_uid, program.index) and not other.machine.lost:
-                self.doubles.append(f"{program.pod}: {other.uid} still ran on {other.machine.name} when {uid} began")
+                self.doubles.append(f"{program.pod}: {other.uid} still ran on {other.machine.name} when {program.uid} began")
         self.programs.append(program)
-        number = next(_addresses)
-        address = f"127.{20 + os.getpid() % 200}.{number // 250}.{1 + number % 250}"
-        await self._write_status(
-            pod, {"running": {"startedAt": stamp(time.time())}}, "Running", podIP=address, podIPs=[{"ip": address}]
-        )
+        return program
 
     async def _leave(self, pod: Object) -> None:
         metadata, name = pod["metadata"], pod["metadata"]["name"]
