@@ -230,7 +230,7 @@ class Kubelets:
     async def _begin(self, pod: Object, machine: Machine) -> None:
         uid = pod["metadata"]["uid"]
         program = next((one for one in self.programs if one.uid == uid), None) or self._start(pod, machine)
-        if program.alive and not program.told:  # what an API server that comes up refuses is said again
+        if program.alive and not program.told:  # a status that was refused is written again
             running = {"running": {"startedAt": stamp(time.time())}}
             await self._write_status(pod, running, "Running", podIP=program.address, podIPs=[{"ip": program.address}])
             program.told = True

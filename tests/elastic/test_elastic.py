@@ -83,7 +83,7 @@ def test_restarts_of_etcd_are_survived(data: Path, tmp_path: Path) -> None:
     """With its data, which nobody notices, and without, which costs a generation; a machine that comes later finds the others."""
     program = built("3.6")
     process, endpoint = start_etcd(program, tmp_path)
-    # Two machines take at least a minute for it, and the third gets ready: that was 25 s beside the tests of the local stack.
+    # At least a minute for two machines: a third needed 25 s to get ready, beside the tests of the local stack.
     job = Job(endpoint, tmp_path / "output", images.training(data, "--epochs", "40", "--min-step-seconds", "0.3"))
 
     def restarted(*, keeps_data: bool) -> "subprocess.Popen[bytes]":
