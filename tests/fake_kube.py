@@ -33,6 +33,7 @@ class FakeKube(Faults):
         self._log: dict[str, list[tuple[str, Object]]] = {}
         self._version = 100
         self.takes_seconds = 0.0  # to create something
+        self.collects = True  # its garbage collector is there
         self._oldest = 0
 
     # --- What the controller calls ---
@@ -189,7 +190,7 @@ class FakeKube(Faults):
         self._version += 1
         value["metadata"]["resourceVersion"] = str(self._version)
         self._tell(resource, "DELETED", value)
-        if resource == ELASTIC_JOBS:
+        if resource == ELASTIC_JOBS and self.collects:
             for kind in (PODS, SERVICES):
                 for child in self.all(kind):
                     if any(owner["uid"] == value["metadata"]["uid"] for owner in child["metadata"].get("ownerReferences", ())):

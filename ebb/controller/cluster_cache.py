@@ -168,6 +168,10 @@ class ClusterCache:
         teams = {team.namespace for team in self._platform.teams} if self._platform else set[str]()
         return {own} | teams | {namespace for namespace, _ in self.jobs.objects}
 
+    def left_behind(self) -> dict[str, list[Object]]:
+        """Pods, Services and Workloads that are not told to leave, of jobs that are not there, by the UID of the job."""
+        return self._children.left_behind({job["metadata"]["uid"] for job in self.jobs.objects.values()})
+
     def training(self) -> list[Key]:
         """The jobs whose workers may train."""
         states = (names.RUNNING, names.RESTARTING)
@@ -424,6 +428,14 @@ class Children:
     def services(self, uid: str) -> tuple[Object, ...]:
         """Of the job with this UID."""
         return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == SERVICES.plural)
+
+    def left_behind(self, jobs: Collection[str]) -> dict[str, list[Object]]:
+        """The objects that are not told to leave and that others own than the jobs with these UIDs."""
+        left = {
+            uid: [value for value in self._owned[uid].values() if "deletionTimestamp" not in value["metadata"]]
+            for uid in self._owned.keys() - jobs
+        }
+        return {uid: values for uid, values in left.items() if values}
 
     def workload(self, uid: str) -> Object | None:
         """By which Kueue knows the job with this UID; of several the one that is to stay."""

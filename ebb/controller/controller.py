@@ -22,6 +22,7 @@ from ebb.api.spec import Job, SpecError
 from ebb.api.status import PROGRAM_FAILED, RECLAIMED, Status
 from ebb.controller.claims import BUGS
 from ebb.controller.cluster_cache import ClusterCache, Object
+from ebb.controller.dependents import Dependents
 from ebb.controller.etcd.legacy import Runs, Send
 from ebb.controller.executor import Api, Executor
 from ebb.controller.launchers import Launchers
@@ -81,6 +82,7 @@ class Controller:
         self._notifier = Notifier(receiver, changed=self._queue.add, clock=clock, metrics=metrics)
         self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock, record_days=record_days, aside=aside)
         self._retention = RecordRetention(api, fence=fence, clock=clock, days=record_days, namespaces=self.cluster.namespaces)
+        self._dependents = Dependents(api, self.cluster, fence=fence)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
@@ -116,6 +118,7 @@ class Controller:
             tasks.create_task(self._usage.run())
             tasks.create_task(self._notifier.run())
             tasks.create_task(self._retention.run())
+            tasks.create_task(self._dependents.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 

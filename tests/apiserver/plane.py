@@ -69,6 +69,10 @@ class Plane(ControlPlane):
         """Start the manager. A collector that starts before a kind is there learns of it half a minute later."""
         super()._run("manager", *self._manager)
 
+    def dismiss_manager(self) -> None:
+        """End it, until `manage`: nobody collects what a deleted object owned."""
+        self._end("manager")
+
     def trust(self) -> ssl.SSLContext:
         """What a client needs to believe the server."""
         return ssl.create_default_context(cafile=str(self.folder / "ca.crt"))

@@ -162,3 +162,14 @@ async def test_a_job_made_again_under_its_name_does_not_take_its_predecessors_po
     assert variables(second.pods[0])["PET_RDZV_ID"] == f"digits-{second.uid[:8]}"
     await second.runs(1)
     assert (second.status["reclaims"], second.status["failures"]) == (0, 0)
+
+
+async def test_workers_of_a_deleted_job_go_without_a_garbage_collector(place: Place) -> None:
+    job = await place.submit(replicas=2)
+    await job.runs(2)
+    place.made.processes.dismiss_manager()
+    try:
+        await job.delete()
+        await job.until("its workers and its Service are gone", lambda: not job.pods and not job.services, seconds=40)
+    finally:
+        place.made.processes.manage()

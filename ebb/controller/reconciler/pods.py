@@ -70,9 +70,15 @@ def leave_seconds(notice_seconds: float) -> int:
 
 
 def owner_of(value: Mapping[str, Any]) -> Object | None:
-    """The reference to the ElasticJob that controls an object, if one does. Others may own it too."""
+    """The reference to the ElasticJob that controls an object, if one does. Others may own it too, and others have kinds of that
+    name."""
+    ours = (names.GROUP, names.KIND)
     references = value["metadata"].get("ownerReferences") or ()
-    return next((item for item in references if item.get("controller") and item.get("kind") == names.KIND), None)
+    return next((item for item in references if item.get("controller") and _kind(item) == ours), None)
+
+
+def _kind(reference: Mapping[str, Any]) -> tuple[str, str]:
+    return reference.get("apiVersion", "").partition("/")[0], reference.get("kind", "")
 
 
 def worker_name(job: str, index: int) -> str:

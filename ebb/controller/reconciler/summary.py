@@ -112,7 +112,7 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
         )
     if view.observed.taken:
         first = min(view.observed.taken)
-        return names.WAITING_FOR_NAMES, f"pod {first} belongs to somebody else: it must be gone before its name is free."
+        return names.WAITING_FOR_NAMES, f"pod {first} is not this job's: it must be gone before its name is free."
     return names.WAITING_FOR_WORKERS, "the others are being created."
 
 

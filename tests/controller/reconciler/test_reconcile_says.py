@@ -42,7 +42,7 @@ WAITS: dict[str, tuple[Plan, str, str]] = {
     "names-taken": (
         look(JOB, taken=frozenset({"digits-worker-0"})),
         "NamesTaken",
-        "0 of at least 1 workers run: pod digits-worker-0 belongs to somebody else: it must be gone before its name is free.",
+        "0 of at least 1 workers run: pod digits-worker-0 is not this job's: it must be gone before its name is free.",
     ),
     "no-zone": (
         look(make_job(low=9, replicas=9, high=9), platform=make_platform(make_group())),
