@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ebb.api.contract import GROUP, KIND, LABEL_GROUP
+from ebb.api.contract import GROUP, KIND, LABEL_GROUP, LABEL_QUEUE
 from ebb.controller.dependents import LOOK_SECONDS, PATIENCE_SECONDS
-from ebb.kube import ELASTIC_JOBS, PODS, SERVICES, NotFound, Unreachable
+from ebb.kube import ELASTIC_JOBS, PODS, SERVICES, WORKLOADS, NotFound, Unreachable
 from tests.builders import make_job
 from tests.fake_time import run
 from tests.world import DIGITS, FakeCluster, started
@@ -59,6 +59,21 @@ def test_the_next_job_of_that_name_starts_when_they_are_gone() -> None:
             await world.settle(5)
             owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in world.api.all(PODS)}
             assert (world.pods(), owners) == (["digits-worker-0", "digits-worker-1"], {"another"})
+
+    run(story())
+
+
+def test_the_workload_of_a_queued_job_gives_its_quota_back() -> None:
+    async def story() -> None:
+        async with started() as world:
+            job = make_job(replicas=2)
+            world.submit({**job, "metadata": {**job["metadata"], "labels": {LABEL_QUEUE: "gpus"}}})
+            await world.settle()
+            assert len(world.api.names(WORKLOADS)) == 1
+            world.api.collects = False
+            world.api.remove(ELASTIC_JOBS, DIGITS)
+            await world.settle(SOON)
+            assert world.api.names(WORKLOADS) == []
 
     run(story())
 
