@@ -3,13 +3,14 @@
     verdict = judge(read(path))       # verdict.violations is empty where all were kept
 
 Of every job: it ends as its plan says, an end is final, every sample is used once, a failure is counted only where its program
-failed, a machine that died under a worker is counted as a reclaim, and never are there more pods than workers. Of etcd: what is
-committed never goes back to an older generation, and no generation has two pods of one worker. Of the platform: it is whole again
-at the end, and its bill is the devcluster's.
+failed, a machine that died under a worker is counted as a reclaim, and never are there more pods than workers. Of etcd: its
+records of every job were seen, what is committed never goes back to an older generation, and no generation has two pods of one
+worker. Of the platform: it is whole again at the end, and its bill is the devcluster's.
 """
 
 import json
 import math
+import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,8 @@ LISTS_SECONDS = 10.0  # from a controller's first renewal of the Lease until it 
 DEADLY = ("machine", "reclaim", "kubelet")  # the victim's workers die with it, at once
 LAST_SECONDS = 60.0  # a job whose end is seen so soon after may have ended before: an API server may be away
 ENDS = (SUCCEEDED, FAILED)
-COMMITS = "/ebb/checkpoints/"
+RECORDS, COMMITS, GENERATION = "/ebb/", "/ebb/checkpoints/", "/generation"
+ATTEMPT = re.compile(r"-r\d+$")  # a program that failed is started again under another name
 
 
 @dataclass(kw_only=True)
@@ -108,7 +110,7 @@ def judge(records: Sequence[Record]) -> Verdict:
         end = seen.end_of(plan["name"])
         verdict.ends[end["state"] if end else "none"] = verdict.ends.get(end["state"] if end else "none", 0) + 1
         verdict.reclaims += max((record["reclaims"] for record in seen.about("status", plan["name"])), default=0)
-    verdict.violations += [*_of_commits(seen), *_of_generations(seen), *_of_platform(seen), *_of_bill(seen)]
+    verdict.violations += [*_of_records(seen), *_of_commits(seen), *_of_generations(seen), *_of_platform(seen), *_of_bill(seen)]
     return verdict
 
 
@@ -223,6 +225,25 @@ def _versions(seen: Seen, suffix: str = "", prefix: str = "") -> dict[str, list[
     return {key: [records[revision] for revision in sorted(records)] for key, records in sorted(found.items())}
 
 
+def _of_records(seen: Seen) -> Iterator[str]:
+    """What etcd had of a job was seen: of what nobody saw, nothing can be said."""
+    keys = {record["key"] for record in seen.of("key")}
+    ids = {record["job"]: json.loads(record["text"])["id"] for record in seen.of("file") if record["name"] == "owner.json"}
+    for plan in seen.of("job"):
+        end = seen.end_of(plan["name"])
+        if end is None or end["state"] != SUCCEEDED:
+            continue
+        if f"{RECORDS}{_run_of(plan)}{GENERATION}" not in keys:
+            yield f"{plan['name']}: no generation of it was seen in etcd, so that nothing is shown of who trained"
+        if COMMITS + ids.get(plan["name"], "") not in keys:
+            yield f"{plan['name']}: no checkpoint of it was seen in etcd, so that nothing is shown of who committed"
+
+
+def _run_of(plan: Record) -> str:
+    """The name under which the workers of a job meet, the first time."""
+    return f"{plan['name']}-{plan['uid'][:8]}"
+
+
 def _of_commits(seen: Seen) -> Iterator[str]:
     """The fence: a pod of an older generation commits nothing after one of a newer."""
     jobs = {json.loads(record["text"])["id"]: record["job"] for record in seen.of("file") if record["name"] == "owner.json"}
@@ -242,9 +263,9 @@ def _of_commits(seen: Seen) -> Iterator[str]:
 
 def _of_generations(seen: Seen) -> Iterator[str]:
     """Two pods of one worker are never in one generation."""
-    uids = {f"{record['name']}-{record['uid'][:8]}": record["name"] for record in seen.of("job")}
-    for key, records in _versions(seen, suffix="/generation").items():
-        job = uids.get(key.split("/")[2], "")
+    uids = {_run_of(record): record["name"] for record in seen.of("job")}
+    for key, records in _versions(seen, suffix=GENERATION).items():
+        job = uids.get(ATTEMPT.sub("", key.split("/")[2]), "")
         newest = 0
         for record in records:
             value = json.loads(record["value"])

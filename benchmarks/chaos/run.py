@@ -68,7 +68,7 @@ class Run:
 
     def __init__(self, settings: ChaosSettings, stack: Stack, kube: Kube, history: History) -> None:
         self._settings, self._stack, self._kube, self._history = settings, stack, kube, history
-        self._watch = Watch(kube, history)
+        self._watch = Watch(kube, history, stack.box.host_address)
         self._faults = Faults(stack.box, kube, output=stack.output, workers=self._watch.nodes_of_workers)
         self._template: Object = {}
         self._numbers: Iterator[int] = itertools.count()
@@ -149,9 +149,10 @@ class Run:
     # Actions
 
     async def _act(self) -> None:
-        await self._watch.changes.until(self._train, seconds=START_SECONDS)
+        train = await self._watch.changes.until(self._train, seconds=START_SECONDS)
         self._zero = self._history.seconds
-        say(f"from now on things break, for {self._settings.seconds:.0f} s")
+        begins = "" if train else f"no two jobs were seen to train within {START_SECONDS:.0f} s; "
+        say(f"{begins}from now on things break, for {self._settings.seconds:.0f} s")
         actions = schedule(seed=self._settings.seed, seconds=self._settings.seconds, only=self._settings.only)
         async with asyncio.TaskGroup() as heals:
             for number, action in enumerate(actions):

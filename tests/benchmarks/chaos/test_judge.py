@@ -95,6 +95,23 @@ def test_a_run_in_which_all_was_kept() -> None:
             "one: generation 1 was formed after 2",
             id="an-older-generation",
         ),
+        pytest.param(
+            lambda all: [all.remove(one) for one in list(all) if one.get("key", "").endswith("/generation")],
+            "one: no generation of it was seen in etcd, so that nothing is shown of who trained",
+            id="generations-not-seen",
+        ),
+        pytest.param(
+            lambda all: [all.remove(one) for one in list(all) if "/checkpoints/" in one.get("key", "")],
+            "one: no checkpoint of it was seen in etcd, so that nothing is shown of who committed",
+            id="commits-not-seen",
+        ),
+        pytest.param(
+            lambda all: all.insert(
+                18, {**formed(131.0, 1, "10.0.0.1", "10.0.0.2", revision=6), "key": "/ebb/one-one-uid0-r1/generation"}
+            ),
+            "one: generation 1 has 2 pods of worker 0",
+            id="both-in-a-later-attempt",
+        ),
         # Samples
         pytest.param(
             lambda all: file_of(all, 2).update(text=ledger(2, resumed=1, before=1, steps={1: [4, 5, 6]})),
