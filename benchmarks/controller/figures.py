@@ -53,7 +53,7 @@ PROMISES = (
     Promise(
         figure="silent_max_seconds",
         limit=60.0,
-        meaning="a machine fell silent under a program without metrics: its worker is replaced within 60 s",
+        meaning="a machine fell silent: its worker is replaced within 60 s",
     ),
     Promise(figure="rss_mb_500_jobs", limit=150.0, meaning="500 jobs of 4 workers: never more than 150 MB of memory"),
 )

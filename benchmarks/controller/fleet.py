@@ -3,8 +3,9 @@
     async with Fleet.started(plane) as fleet: await fleet.add(machines("main", 40)); await fleet.silence("silent-0-0")
 
 Every machine renews its Lease as a kubelet does. One that is to fall silent has a kwok of its own, which is killed: nothing
-about it changes any more, and nobody closes anything. All pods have one address, this host's, where a page of metrics
-answers as a training worker's does; the API server refuses loopback addresses in EndpointSlices.
+about it changes any more, and nobody closes anything; its pods have no address, since a worker whose metrics answer is not dead.
+All others have one, this host's, where a page of metrics answers as a training worker's does; the API server refuses loopback
+addresses in EndpointSlices.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ GROUP_LABEL = "benchmark.ebb.dev/group"
 LEASE_SECONDS = 40  # a kubelet's default, renewed after a quarter of it: by kubelets and by kwok
 NODE_LEASES = "kube-node-lease"
 BEATS_SECONDS = 60.0
+CONFIG, DOOMED = "kwok.yaml", "kwok-doomed.yaml"
 
 PARALLEL = ("podPlayStageParallelism", "nodePlayStageParallelism", "nodeLeaseParallelism", "podsOnNodeSyncParallelism")
 # What a kubelet would write; the address is ours, the rest is the least that Kubernetes' own controllers look at.
@@ -88,7 +90,8 @@ class Fleet:
     async def started(cls, plane: Plane) -> AsyncIterator["Fleet"]:
         """No machines yet."""
         kwok, address = await tools.ensure(KWOK) / "kwok", host_address()
-        (plane.folder / "kwok.yaml").write_text("\n---\n".join(json.dumps(part) for part in kwok_config(address)))
+        for config, where in ((CONFIG, address), (DOOMED, "")):
+            (plane.folder / config).write_text("\n---\n".join(json.dumps(part) for part in kwok_config(where)))
         async with AsyncExitStack() as opened:
             if address:
                 await opened.enter_async_context(_metrics_page(address))
@@ -137,12 +140,13 @@ class Fleet:
     async def _add(self, machine: Machine) -> None:
         await self._plane.kube.create(NODES, None, node(machine, self._address))
         if machine.doomed:
-            self._beats[machine.name] = await self._manage(f"kwok-{machine.name}", f"--manage-single-node={machine.name}")
+            which = f"--manage-single-node={machine.name}"
+            self._beats[machine.name] = await self._manage(f"kwok-{machine.name}", which, config=DOOMED)
 
-    async def _manage(self, name: str, which: str) -> Process:
+    async def _manage(self, name: str, which: str, *, config: str = CONFIG) -> Process:
         folder, kubeconfig = self._plane.folder, self._plane.kubeconfig
         lease = f"--node-lease-duration-seconds={LEASE_SECONDS}"
-        args = [str(self._kwok), f"--kubeconfig={kubeconfig}", f"--config={folder}/kwok.yaml", lease, which]
+        args = [str(self._kwok), f"--kubeconfig={kubeconfig}", f"--config={folder}/{config}", lease, which]
         process = await Process.start(name, args, folder)
         self._opened.push_async_callback(process.stop)
         return process
