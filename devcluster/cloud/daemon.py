@@ -201,7 +201,7 @@ async def _serve(box: Box) -> None:
         await asyncio.gather(*running, return_exceptions=True)
         await fleet.close(CLOSE_SECONDS)
         for task in done:
-            task.result()  # a bug in a loop ends the daemon with its traceback in the log; `up` starts it again
+            task.result()  # a bug in a loop ends the daemon with its traceback in the log; it is started again
         log.info("devcluster %s: the cloud is closed, its machines run on", box.name)
 
 

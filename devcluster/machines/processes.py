@@ -1,8 +1,8 @@
 """Daemons that outlive us: start detached with a log file, know again, wait for, stop.
 
 A daemon's identity is its control group `ebb/<box>/daemons/<name>` (see cgroups.py) and, so that a change of its command line
-is seen, a digest of it in `<box folder>/daemons/<name>`. `ensure` is safe at any time and after any kill. What runs on
-machines: lifecycle.py.
+is seen, a digest of it in `<box folder>/daemons/<name>`. `ensure` is safe at any time and after any kill. One that ends by itself
+is started again, as a kubelet does with the parts of a control plane. What runs on machines: lifecycle.py.
 """
 
 import asyncio
@@ -28,6 +28,11 @@ LOG_BYTES = 20_000_000
 # Joins the control groups, then forks the daemon and ends: when it has ended the daemon is in its groups, however loaded the
 # host is. As a child of init the daemon is reaped whether we live or not.
 LAUNCH = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 125; shift; n=$((n-1)); done; exec setsid --fork "$@"'
+
+# Keeps a program running: kube-scheduler ends itself where its cache contradicts the API server. One that ends sooner than after
+# so many seconds cannot start, which is for `ensure` to say.
+KEEP = 'n=$1; shift; while t=$(date +%s); "$@"; c=$?; [ $(($(date +%s) - t)) -ge "$n" ]; do echo "$0 ended with $c: again"; done'
+LEAST_SECONDS = 10
 
 
 class ProcessError(BoxError):
@@ -82,7 +87,8 @@ async def ensure(box: Box, daemon: Daemon, healthy: Callable[[], Awaitable[bool]
     await stop(box, daemon.name)
     _digest_file(box, daemon.name).parent.mkdir(parents=True, exist_ok=True)
     enter = ["nsenter", f"--net=/run/netns/{daemon.netns}", "--"] if daemon.netns else []
-    launch([*enter, *daemon.args], cgroup=cgroup_of(box, daemon.name), log=log_of(box, daemon.name), env=daemon.env)
+    kept = ["sh", "-c", KEEP, daemon.name, str(LEAST_SECONDS), *enter, *daemon.args]
+    launch(kept, cgroup=cgroup_of(box, daemon.name), log=log_of(box, daemon.name), env=daemon.env)
     # Written last: a daemon without a digest was half started and is started again.
     _digest_file(box, daemon.name).write_text(daemon.digest)
     await await_healthy(box, daemon.name, healthy)

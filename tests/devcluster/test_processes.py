@@ -1,5 +1,6 @@
 """How a daemon is known again: by its control group, and by a digest of its command line."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,13 @@ async def test_the_error_of_an_unhealthy_daemon_ends_with_its_log(box: Box, runn
 
     with pytest.raises(ProcessError, match=r"(?s)etcd of devcluster 'test' is not healthy.*address already in use"):
         await processes.await_healthy(box, "etcd", never, patience_seconds=0.0)
+
+
+@pytest.mark.parametrize(("least_seconds", "starts"), [(0, 3), (60, 1)], ids=["again", "it cannot start"])
+def test_a_program_that_ends_by_itself_is_started_again_if_it_had_run(tmp_path: Path, least_seconds: int, starts: int) -> None:
+    """Its third start ends the keeper."""
+    program = f'echo started >> {tmp_path}/starts; [ "$(wc -l < {tmp_path}/starts)" -lt 3 ] || kill "$PPID"; exit 7'
+    keeper = ["sh", "-c", processes.KEEP, "scheduler", str(least_seconds), "sh", "-c", program]
+    done = subprocess.run(keeper, capture_output=True, text=True, timeout=60, check=False)
+    assert (tmp_path / "starts").read_text().splitlines() == ["started"] * starts
+    assert done.stdout.splitlines() == ["scheduler ended with 7: again"] * (starts - 1)
