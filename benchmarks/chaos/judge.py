@@ -226,7 +226,7 @@ def _versions(seen: Seen, suffix: str = "", prefix: str = "") -> dict[str, list[
 
 
 def _of_records(seen: Seen) -> Iterator[str]:
-    """What etcd had of a job was seen: of what nobody saw, nothing can be said."""
+    """Jobs of which nothing was seen in etcd: of them nothing can be said."""
     keys = {record["key"] for record in seen.of("key")}
     ids = {record["job"]: json.loads(record["text"])["id"] for record in seen.of("file") if record["name"] == "owner.json"}
     for plan in seen.of("job"):
