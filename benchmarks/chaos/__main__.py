@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.chaos.actions import KINDS
 from benchmarks.chaos.history import HistoryError, read
-from benchmarks.chaos.judge import Verdict, judge
+from benchmarks.chaos.judge import judge
 from benchmarks.chaos.run import ChaosSettings, play
 from benchmarks.chaos.stack import IN_CONTROLLERS, IN_WORKERS, Stack
 from benchmarks.controller.processes import BenchmarkError
@@ -24,12 +24,12 @@ from ebb.kube import KubeError
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 PLANTS = (*IN_WORKERS, *IN_CONTROLLERS)
 # What a planted fault needs to show.
-SHOWS = {"fencing": ("cut", "frozen"), "budget": ("machine", "reclaim"), "sampler": ("machine", "notice")}
+SHOWS = {"fencing": ("zombie",), "budget": ("machine", "reclaim"), "sampler": ("machine", "notice")}
 HELP = f"""\
 A devcluster of its own with the local stack on it. Two jobs at a time, of one or two workers, train on CPUs with a ledger of
 every sample; of four one has a program that fails. Meanwhile things break, for a moment or for as long as the seed says:
 
-{chr(10).join(f"  {name:12}{kind.what}" for name, kind in KINDS.items())}
+{chr(10).join(f"  {name:12}{kind.what}{'' if kind.cards else ' (only where asked for)'}" for name, kind in KINDS.items())}
 
 All that is seen goes into a history, and the judge reads nothing else: --judge judges one again. It demands that every job
 ends as planned, every sample is used once, the budget of failures is charged for failures alone, nothing of an older generation
@@ -40,7 +40,8 @@ etcd has), budget (reclaims are charged as failures), sampler (off by one). Viol
 
 It needs root on Linux, two cores and about 6 GB. The last line is one JSON object.
 
-exit status: 0 every promise is kept, 1 one is broken (the last lines say which), 2 it could not be run, 130 interrupted
+exit status: 0 every promise is kept, 1 one is broken (the last lines say which), 2 it could not be run, or what was planted was
+not found, 130 interrupted
 """
 
 
@@ -81,14 +82,20 @@ def run(settings: ChaosSettings) -> None:
         asyncio.run(play(settings, stack))
 
 
-def report(verdict: Verdict, history: Path) -> int:
-    """Print the last lines; returns the exit status."""
+def report(history: Path) -> int:
+    """Judge it, and print the last lines; returns the exit status. Raises HistoryError."""
+    records = read(history)
+    verdict, plant = judge(records), records[0]["plant"]
     for violation in verdict.violations:
         say(f"VIOLATION {violation}")
+    if plant and not verdict.violations:
+        say(
+            f"{plant} was planted, and nothing was found: what breaks has to meet it, so play it for longer, or with another seed"
+        )
     figures = asdict(verdict)
     first = {name: figures.pop(name) for name in ("seed", "events", "violations", "samples_lost", "samples_repeated")}
     print(json.dumps(first | figures | {"history": str(history)}), flush=True)
-    return BROKEN if verdict.violations else KEPT
+    return BROKEN if verdict.violations else FAILED if plant else KEPT
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if judged is None:
             run(settings)
-        return report(judge(read(judged or settings.history)), judged or settings.history)
+        return report(judged or settings.history)
     except* (BenchmarkError, BoxError, KubeError, HistoryError) as errors:
         print("it could not be run:", *map(str, _leaves(errors)), sep="\n", file=sys.stderr)
         return_code = FAILED

@@ -13,7 +13,7 @@ LAST_SECONDS = 15.0  # before the end nothing begins any more
 
 
 class Kind(NamedTuple):
-    """`seconds`: how long it lasts at least and at most; `cards`: how often it comes in each round."""
+    """`seconds`: how long it lasts at least and at most; `cards`: how often it comes in each round, 0 for what is asked for."""
 
     what: str
     seconds: tuple[float, float] = (0.0, 0.0)
@@ -37,6 +37,7 @@ KINDS = {
     "slow": Kind("a spot machine's link carries 2 Mb/s", (10.0, 30.0)),
     "link": Kind("a spot machine's link is broken", (4.0, 15.0)),
     "cut": Kind("a spot machine's link is broken for longer than anybody waits for it", (80.0, 110.0)),
+    "zombie": Kind("a spot machine's link is broken, and nobody there ends its pods when it is whole", (60.0, 70.0), cards=0),
 }
 
 
@@ -55,13 +56,13 @@ def schedule(*, seed: int, seconds: float, only: tuple[str, ...] = ()) -> list[A
     """In the order of time. Kinds are dealt like cards, so that each comes once before any comes again. Where there are `only` a
     few, each begins when the last one is over: else all machines would soon be broken in the same way."""
     rng = random.Random(f"chaos {seed}")  # noqa: S311 - to be repeated
-    kinds = only or tuple(KINDS)
+    kinds = only or tuple(name for name, kind in KINDS.items() if kind.cards)
     deck: list[str] = []
     found: list[Action] = []
     at = FIRST_SECONDS
     while at < seconds - LAST_SECONDS:
         if not deck:
-            deck = [kind for kind in kinds for _ in range(KINDS[kind].cards)]
+            deck = [kind for kind in kinds for _ in range(KINDS[kind].cards or 1)]
             rng.shuffle(deck)
         kind = deck.pop()
         lasts = round(rng.uniform(*KINDS[kind].seconds), 1)

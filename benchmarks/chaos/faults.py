@@ -28,6 +28,7 @@ from ebb.api.contract import LABEL_CAPACITY
 from ebb.kube import LEASES, Kube, KubeError
 
 NOTICE_SECONDS = 10.0
+ZOMBIE_SECONDS = 20.0  # for which a worker that was replaced lives on, and reaches etcd: it commits every 5 s
 SLOW = ("rate", "2mbit", "burst", "32kb", "latency", "400ms")
 BALLAST = ".ballast"
 SYSTEM, LEASE = "ebb-system", "ebb-controller"
@@ -53,7 +54,7 @@ class Faults:
             "machine": self._machine, "reclaim": self._reclaim, "notice": self._reclaim, "manager": self._manager,
             "controller": self._controller, "gateway": self._gateway, "rendezvous": self._rendezvous, "etcd": self._plane,
             "apiserver": self._plane, "kubelet": self._kubelet, "frozen": self._kubelet, "zone": self._zone, "disk": self._disk,
-            "slow": self._slow, "link": self._link, "cut": self._link,
+            "slow": self._slow, "link": self._link, "cut": self._link, "zombie": self._zombie,
         }  # fmt: skip
 
     async def begin(self, action: Action) -> Done:
@@ -149,6 +150,22 @@ class Faults:
                 await run("ip", "-n", self._box.netns, "link", "set", port, "up")
 
         return self._held_until(machine.name, join)
+
+    async def _zombie(self, action: Action) -> Done:
+        """Its workers are long replaced when they reach etcd again, and no kubelet has heard of that."""
+        done = await self._link(action)
+        pids = self._kubelets(done.victim)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+        async def bury() -> None:
+            await done.heal()
+            await asyncio.sleep(ZOMBIE_SECONDS)
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+        return Done(done.victim, bury)
 
     def _held_until(self, name: str, heal: Callable[[], Awaitable[None]]) -> Done:
         """Nothing else breaks it meanwhile: a link that is down and cut again would come back too early."""

@@ -1,6 +1,6 @@
 """Follows the cluster into the history: pods and jobs by list and watch, and all values that etcd's records of a job ever had.
 
-    watch = Watch(kube, history, box.host_address)
+    watch = Watch(kube, history, IPv4Network(box.host_address))
     tasks.create_task(watch.run()); await watch.changes.until(lambda: ..., seconds=30)
 
 etcd keeps the versions of a key until it is compacted, an hour later. So none is missed, however long etcd was away or we looked
@@ -15,7 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from ipaddress import IPv4Address
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,10 @@ RECORDS = ("/ebb/checkpoints/", "/generation")  # of all that is there, what the
 
 
 class Watch:
-    """See the module's docstring. `address`: from where etcd is asked."""
+    """See the module's docstring. `clients`: who may ask etcd besides those whom the platform lets."""
 
-    def __init__(self, kube: Kube, history: History, address: IPv4Address) -> None:
-        self.changes, self._history, self._kube, self._address = ChangeSignal(), history, kube, address
+    def __init__(self, kube: Kube, history: History, clients: IPv4Network) -> None:
+        self.changes, self._history, self._kube, self._clients = ChangeSignal(), history, kube, clients
         self._trust: ssl.SSLContext | None = None
         self.pods = Watched(kube, PODS, changed=self.changes.notify)
         self.jobs = Watched(kube, ELASTIC_JOBS, NAMESPACE, changed=self.changes.notify)
@@ -146,7 +146,7 @@ class Watch:
             addresses = [(pod.get("status") or {}).get("podIP") for pod in self._of(SYSTEM, "etcd")]
             if self._trust is None:
                 with suppress(KubeError):
-                    await _let_in(self._kube, self._address)
+                    await _let_in(self._kube, self._clients)
                     self._trust = await _certificates(self._kube)
             for address in filter(None, addresses if self._trust else ()):
                 for key, value, revision in await asyncio.to_thread(self._news, address):
@@ -192,9 +192,9 @@ class Watch:
         return found
 
 
-async def _let_in(kube: Kube, address: IPv4Address) -> None:
+async def _let_in(kube: Kube, clients: IPv4Network) -> None:
     """The platform's own policies let nobody ask etcd who is no pod of it or of a job. Raises KubeError."""
-    client = {"from": [{"ipBlock": {"cidr": f"{address}/32"}}], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}
+    client = {"from": [{"ipBlock": {"cidr": f"{clients}"}}], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}
     etcd = {"matchLabels": {"app.kubernetes.io/name": "etcd"}}
     body = {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "chaos-watch", "namespace": SYSTEM},
