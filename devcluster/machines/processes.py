@@ -29,9 +29,14 @@ LOG_BYTES = 20_000_000
 # host is. As a child of init the daemon is reaped whether we live or not.
 LAUNCH = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 125; shift; n=$((n-1)); done; exec setsid --fork "$@"'
 
-# Keeps a program running: kube-scheduler ends itself where its cache contradicts the API server. One that ends sooner than after
-# so many seconds cannot start, which is for `ensure` to say.
-KEEP = 'n=$1; shift; while t=$(date +%s); "$@"; c=$?; [ $(($(date +%s) - t)) -ge "$n" ]; do echo "$0 ended with $c: again"; done'
+# Keeps a program running: kube-scheduler ends itself where its cache contradicts the API server. One that never ran for so many
+# seconds cannot start, which is for `ensure` to say; one that did may need more than one try, while what it talks to is away.
+KEEP = """
+least=$1 ran=; shift
+while started=$(date +%s); "$@"; code=$?; [ "$ran" ] || [ $(($(date +%s) - started)) -ge "$least" ]; do
+  ran=yes; echo "$0 ended with $code: again"; sleep 1
+done
+"""
 LEAST_SECONDS = 10
 
 
