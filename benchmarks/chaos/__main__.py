@@ -89,9 +89,7 @@ def report(history: Path) -> int:
     for violation in verdict.violations:
         say(f"VIOLATION {violation}")
     if plant and not verdict.violations:
-        say(
-            f"{plant} was planted, and nothing was found: what breaks has to meet it, so play it for longer, or with another seed"
-        )
+        say(f"{plant} was planted, and nothing was found: play it for longer, or with another seed, so that what breaks meets it")
     figures = asdict(verdict)
     first = {name: figures.pop(name) for name in ("seed", "events", "violations", "samples_lost", "samples_repeated")}
     print(json.dumps(first | figures | {"history": str(history)}), flush=True)

@@ -68,6 +68,12 @@ class Seen:
     def jobs(self) -> list[str]:
         return [record["name"] for record in self.of("job")]
 
+    @cached_property
+    def checkpoints(self) -> dict[str, str]:
+        """By job, the name under which etcd keeps what it committed."""
+        owners = [record for record in self.of("file") if record["name"] == "owner.json"]
+        return {record["job"]: COMMITS + json.loads(record["text"])["id"] for record in owners}
+
     def end_of(self, job: str) -> Record | None:
         """The first record of its end."""
         return next((record for record in self.about("status", job) if record["state"] in ENDS), None)
@@ -228,14 +234,13 @@ def _versions(seen: Seen, suffix: str = "", prefix: str = "") -> dict[str, list[
 def _of_records(seen: Seen) -> Iterator[str]:
     """Jobs of which nothing was seen in etcd: of them nothing can be said."""
     keys = {record["key"] for record in seen.of("key")}
-    ids = {record["job"]: json.loads(record["text"])["id"] for record in seen.of("file") if record["name"] == "owner.json"}
     for plan in seen.of("job"):
         end = seen.end_of(plan["name"])
         if end is None or end["state"] != SUCCEEDED:
             continue
         if f"{RECORDS}{_run_of(plan)}{GENERATION}" not in keys:
             yield f"{plan['name']}: no generation of it was seen in etcd, so that nothing is shown of who trained"
-        if COMMITS + ids.get(plan["name"], "") not in keys:
+        if seen.checkpoints.get(plan["name"]) not in keys:
             yield f"{plan['name']}: no checkpoint of it was seen in etcd, so that nothing is shown of who committed"
 
 
@@ -246,9 +251,9 @@ def _run_of(plan: Record) -> str:
 
 def _of_commits(seen: Seen) -> Iterator[str]:
     """The fence: a pod of an older generation commits nothing after one of a newer."""
-    jobs = {json.loads(record["text"])["id"]: record["job"] for record in seen.of("file") if record["name"] == "owner.json"}
+    jobs = {key: job for job, key in seen.checkpoints.items()}
     for key, records in _versions(seen, prefix=COMMITS).items():
-        job = jobs.get(key.removeprefix(COMMITS), key)
+        job = jobs.get(key, key)
         newest = (0, 0)
         for record in records:
             value = json.loads(record["value"])
