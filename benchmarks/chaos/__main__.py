@@ -77,7 +77,7 @@ def read_settings(arguments: Sequence[str]) -> tuple[ChaosSettings, Path | None]
 
 def run(settings: ChaosSettings) -> None:
     """Raises BenchmarkError, BoxError, KubeError, or a group of them."""
-    say("a devcluster and the stack on it, some two minutes")
+    say("a devcluster and the stack on it: some two minutes, or ten where its tools have to be built first")
     with Stack(settings.folder, planted=settings.plant).up() as stack:
         asyncio.run(play(settings, stack))
 

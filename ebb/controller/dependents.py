@@ -37,19 +37,20 @@ class Dependents:
             now, left = asyncio.get_running_loop().time(), self._cluster.left_behind()
             self._since = {uid: self._since.get(uid, now) for uid in left}
             for uid, dependents in left.items():
-                if now - self._since[uid] < PATIENCE_SECONDS:
+                owner, namespace = owner_of(dependents[0]), dependents[0]["metadata"]["namespace"]
+                if owner is None or now - self._since[uid] < PATIENCE_SECONDS:
                     continue
                 try:
-                    await self._delete(uid, dependents)
+                    await self._delete(namespace, owner, dependents)
                 except (KubeError, TimeoutError) as error:
                     # The next look finds what is left.
-                    log.warning("what a job left behind was not all deleted: %s", error or "no answer")
+                    job = f"{namespace}/{owner['name']}"
+                    log.warning("%s: not all that this job left behind was deleted: %s", job, error or "no answer")
 
-    async def _delete(self, job: str, dependents: list[Object]) -> None:
+    async def _delete(self, namespace: str, owner: Object, dependents: list[Object]) -> None:
         """Delete exactly these objects, with the grace that they ask for. Raises KubeError."""
-        owner, namespace = owner_of(dependents[0]), dependents[0]["metadata"]["namespace"]
         # The copy of the jobs may be behind that of the pods: this may be a job that was just made.
-        if owner is None or not await self._is_gone(namespace, owner["name"], job):
+        if not await self._is_gone(namespace, owner["name"], owner["uid"]):
             return
         for value in dependents:
             name, uid = value["metadata"]["name"], value["metadata"]["uid"]
