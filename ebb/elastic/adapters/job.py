@@ -38,7 +38,7 @@ from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.loop import GracefulExit
 from ebb.elastic.runtime.process_group import is_loss
-from ebb.elastic.runtime.report import SampleLedger, write_json
+from ebb.elastic.runtime.report import SampleLedger, write_result
 from ebb.elastic.runtime.start import Start, join
 from ebb.elastic.runtime.step import seed_everything
 
@@ -271,7 +271,7 @@ class AdaptedJob:
         """Trained to the end."""
         if self.ranks.rank == 0:
             result = {**figures, "step": step, "generation": self.generation, "epochs": self.config.epochs}
-            write_json(self.config.output / "result.json", {**result, "finished_at": time.time()})
+            write_result(self.config.output, {**result, "finished_at": time.time()})
         self.ranks.barrier()
         self.close()
 

@@ -46,6 +46,7 @@ class PartSaver(Saver):
         self._pod = pod
         self._words = pod.exchange("parts")
         self._last: tuple[str, object] = ("", None)  # the name of the last checkpoint, and this rank's word of its part
+        self._tries = 0  # of last checkpoints, on all ranks of the pod alike: each try has words of its own
 
     def maybe_save(self, step: int, take_state: Callable[[], State], *, soon: bool = False) -> None:
         """As Saver's; the first rank says whether one is due."""
@@ -62,6 +63,12 @@ class PartSaver(Saver):
             self._begin(step, take_state, {})
         self._raise_failure()
 
+    def _on_any(self, flag: bool) -> bool:
+        return self._pod.any(flag)
+
+    def _try_again(self) -> None:
+        self._last, self._tries = ("", None), self._tries + 1
+
     def _form(self, state: State) -> State:
         head, rows = split(state)
         return {"head": head, "rows": rows} if self._pod.rank == 0 else {"rows": rows}
@@ -74,7 +81,7 @@ class PartSaver(Saver):
         name = name_of(facts["generation"], step, facts["writer"])
         word = self._write_part(name, tree["rows"])
         if self._pod.rank:
-            self._words.tell(f"{name}/{self._pod.rank}", word)
+            self._words.tell(f"{name}/{self._pod.rank}/{self._tries}", word)
             if isinstance(word, str):
                 raise NotWritten(word)
             return None
@@ -96,7 +103,8 @@ class PartSaver(Saver):
         """Raises NotWritten."""
         found = [mine]
         try:
-            found += [self._words.hear(f"{name}/{rank}", seconds=_PART_SECONDS) for rank in range(1, self._pod.size)]
+            others = range(1, self._pod.size)
+            found += [self._words.hear(f"{name}/{rank}/{self._tries}", seconds=_PART_SECONDS) for rank in others]
         except TimeoutError as error:
             raise NotWritten(f"checkpoint {name} is not complete: {error}") from error
         reasons = [each for each in found if not isinstance(each, dict)]

@@ -4,12 +4,14 @@
     saver.maybe_save(step, state)          # between steps: starts a write if one is due; state() gives references, no copies
     saver.save(step, state, metrics={"top1": 71.3}, score=71.3)          # after a validation: starts a write in any case
     saver.save_now(step, state)            # before leaving: returns when it is committed, or could not be
+    saver.save_now(step, state, last=True) # trained to the end: waits for room and for the fence, and fails without them
     saver.finish()
 
 The training stands still only while what the next forward pass changes is copied, and before the next update if the rest is not
 copied by then (see snapshot.py; `optimizer` gets a hook for that). `stalls` are the seconds of each checkpoint.
 A disk that is full costs the checkpoint, never the training: a sentence is printed, the older checkpoint stays. While the fence
-is out of reach the candidate waits for it, and no other is written.
+is out of reach the candidate waits for it, and no other is written. Only the last checkpoint is all that stays of the training:
+nobody goes without it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import torch
 
 from ebb.elastic.checkpoint import retention
 from ebb.elastic.checkpoint.cadence import Cadence, Cost
-from ebb.elastic.checkpoint.errors import CheckpointError, FenceUnreachable, Stale
+from ebb.elastic.checkpoint.errors import CheckpointError, FenceUnreachable, NotWritten, Stale
 from ebb.elastic.checkpoint.fence import Fence
 from ebb.elastic.checkpoint.folder import DATA, CheckpointFolder
 from ebb.elastic.checkpoint.manifest import Manifest
@@ -36,6 +38,9 @@ from ebb.elastic.checkpoint.state import dump
 State = dict[str, Any]
 # Before leaving: a third of the shortest notice (30 s, GCP and Azure); the rest is for the step and the write.
 LEAVE_COMMIT_SECONDS = 10.0
+# At the end: as long as the training that would be done again, since that is the longest time between two checkpoints. An etcd
+# whose machine is lost is back within two minutes.
+LAST_SECONDS = 300.0
 _RETRY_SECONDS = 1.0
 
 
@@ -118,16 +123,50 @@ class Saver:
         *,
         metrics: dict[str, float] | None = None,
         score: float | None = None,
+        last: bool = False,
     ) -> None:
-        """Return when a checkpoint of `step` is committed, or could not be. Nothing may change the state meanwhile."""
+        """Return when a checkpoint of `step` is committed, or could not be. Nothing may change the state meanwhile.
+
+        The `last` one is tried again for LAST_SECONDS; then NotWritten or FenceUnreachable is raised."""
+
+        def save(until: float) -> CheckpointError | None:
+            return self._save(step, take_state, until=until, metrics=metrics, score=score)
+
         start = self._clock()
         self.finish()
-        if self.saved_step != step:
-            self._write(step, take_state, metrics=metrics, score=score)
-        elif score is not None and self._saved is not None:
-            self._judge(self._saved, metrics or {}, score)
+        if last:
+            self._insist(save)
+        else:
+            problem = save(self._clock() + LEAVE_COMMIT_SECONDS)
+            if problem and not isinstance(problem, FenceUnreachable):  # which was said
+                _say(problem)
         self.stalls.append(0.0)
         self._count(self._clock() - start)
+
+    def _insist(self, save: Callable[[float], CheckpointError | None]) -> None:
+        """Raises CheckpointError."""
+        until, told = self._clock() + LAST_SECONDS, False
+        while True:
+            began, problem = self._clock(), save(until)
+            if isinstance(problem, Stale):  # not this one's to save
+                _say(problem)
+                problem = None
+            if not self._on_any(problem is not None):
+                return
+            if self._on_any(self._clock() >= until):
+                raise problem or NotWritten("another rank of this machine could not write its part of the last checkpoint")
+            if problem and not told:
+                _say(f"{problem}. It is the last checkpoint: trying again for {LAST_SECONDS:.0f} s")
+                told = True
+            self._hurry.wait(max(_RETRY_SECONDS, self._clock() - began))  # a large one takes long to fail
+            self._try_again()
+
+    def _on_any(self, flag: bool) -> bool:
+        """True if the flag is on one of the ranks that write a checkpoint together."""
+        return flag
+
+    def _try_again(self) -> None:
+        """Forget what is known of the checkpoint that could not be written."""
 
     @property
     def is_replaced(self) -> bool:
@@ -205,17 +244,24 @@ class Saver:
         except CheckpointError as error:
             _say(error)
 
-    def _write(self, step: int, take_state: Callable[[], State], **facts: Any) -> None:
-        """In the training's own thread: the state stands still, so it needs no copy but from a GPU."""
+    def _save(
+        self, step: int, take_state: Callable[[], State], *, until: float, metrics: dict[str, float] | None, score: float | None
+    ) -> CheckpointError | None:
+        """In the training's own thread: the state stands still, so it needs no copy but from a GPU. The reason why there is no
+        checkpoint, None where there is."""
+        if self.saved_step == step:
+            if score is not None and self._saved is not None:
+                self._judge(self._saved, metrics or {}, score)
+            return None
         try:
             if self._waiting is None or self._waiting.step != step:
                 form = self._form(state := take_state())
                 snapshot = self._buffers.copy(form) if _on_gpu(state) else Snapshot(form, [], None)
                 snapshot.complete()
-                self._waiting = self._put(snapshot.tree, step, {**facts, **self._facts()})
-            self._commit(until=self._clock() + LEAVE_COMMIT_SECONDS)
+                self._waiting = self._put(snapshot.tree, step, {"metrics": metrics, "score": score, **self._facts()})
+            return self._commit(until=until)
         except CheckpointError as error:
-            _say(error)
+            return error
 
     def _form(self, state: State) -> State:
         """The part of the state that this rank writes, as a tree of tensors and plain values."""
@@ -230,11 +276,12 @@ class Saver:
         here = {"generation": self._fence.generation, "writer": self._writer}
         return self._folder.write(dump(tree), step=step, **{**here, **facts})
 
-    def _commit(self, *, until: float | None) -> None:
-        """Try until the fence has decided, the training wants to leave, or the time is over. Raises Stale, NotWritten."""
+    def _commit(self, *, until: float | None) -> FenceUnreachable | None:
+        """Try until the fence has decided, the training wants to leave, or the time is over: then the reason is returned.
+        Raises Stale, NotWritten."""
         manifest = self._waiting
         if manifest is None:
-            return
+            return None
         told = False
         while True:
             try:
@@ -245,12 +292,13 @@ class Saver:
                     _say(f"checkpoint {manifest.name} is written, but not committed yet: {error}")
                     told = True
                 if self._hurry.wait(_RETRY_SECONDS) or (until is not None and self._clock() >= until):
-                    return
-            except CheckpointError:
+                    return error
+            except Stale:
                 self._waiting = None
                 raise
         self._saved, self._waiting = manifest, None
         self._publish(manifest)
+        return None
 
     def _publish(self, manifest: Manifest) -> None:
         if self._plain is not None:

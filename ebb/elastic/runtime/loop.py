@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -225,7 +226,7 @@ class Loop:
         """The present weights were. Those of the step under way are kept at its end."""
         self.score = float(score), {name: float(value) for name, value in metrics.items()}  # of numpy and torch too
         if self.ended:
-            self.end(self.save_now)
+            self.end(partial(self.save_now, last=True))
         elif self._open is not None and not self._open[0].begun:
             self._save(wish=False)
 
@@ -521,12 +522,13 @@ class Loop:
         state: dict[str, Any] = to_local(self.state())
         return state
 
-    def save_now(self) -> None:
-        """A checkpoint of the present step is on the disk when any rank returns."""
+    def save_now(self, *, last: bool = False) -> None:
+        """A checkpoint of the present step is on the disk when any rank returns, or could not be written. Raises CheckpointError
+        where that is the `last` one."""
         facts: dict[str, Any] = {} if self.score is None else {"score": self.score[0], "metrics": self.score[1]}
         with self.watchdog.unhurried(), self.notice.saving():
             if self._writes:
-                self.saver.save_now(self.step, self.state, **facts)
+                self.saver.save_now(self.step, self.state, last=last, **facts)
             self.group.barrier()  # nobody goes before
         self.score = None
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from ebb.compat import Never
-from ebb.elastic.checkpoint import RefusedError
+from ebb.elastic.checkpoint import CheckpointError
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.data import DataError
 from ebb.elastic.faults import Fault, fault_of
@@ -43,7 +43,7 @@ def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, s
         config = parse(arguments, os.environ)
         notice.leave_within(config.leave_seconds, EXIT_PEER_LOST)
         return run_rank(config, notice, work)
-    except (ConfigError, DataError, RefusedError, NoRoomError) as error:
+    except (ConfigError, DataError, CheckpointError, NoRoomError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_PROGRAM_FAILED
     except Exception as error:  # whatever the program raised: its code must be a known one under any launcher

@@ -37,7 +37,7 @@ from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit_beside, meet, ready
 from ebb.elastic.runtime.rehearsal import Calls, rehearse
-from ebb.elastic.runtime.report import weights_sha256, write_json
+from ebb.elastic.runtime.report import weights_sha256, write_result
 from ebb.elastic.runtime.start import Origin, choose_device, decide_recovery, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
@@ -482,7 +482,7 @@ class Run:
             "finished_at": time.time(),
         }
         if self.rank == 0:
-            write_json(self.output / "result.json", result)
+            write_result(self.output, result)
         self._finished = self.rank, figures
 
     @contextlib.contextmanager
@@ -576,7 +576,7 @@ class Run:
 
     def _finish_together(self) -> None:
         assert self._loop is not None
-        self._loop.save_now()
+        self._loop.save_now(last=True)
         as_rank, figures = self._finished or (None, {})
         wrote_nothing = self.rank == 0 and as_rank != 0  # it is rank 0 since the one that should have written is lost
         if as_rank is None or wrote_nothing:

@@ -147,6 +147,53 @@ class FullDisk(Disk):
         raise OSError(28, "No space left on device")
 
 
+class OneVoice(OnePod):
+    """A pod whose ranks wait for each other."""
+
+    def __init__(self, rank: int, words: Words, meeting: threading.Barrier, flags: list[bool]) -> None:
+        super().__init__(rank, words)
+        self._meeting, self._flags = meeting, flags
+
+    def any(self, flag: bool) -> bool:
+        self._flags[self.rank] = flag
+        self._meeting.wait(30)
+        found = any(self._flags)
+        self._meeting.wait(30)
+        return found
+
+
+class FullAtFirst(Disk):
+    def __init__(self) -> None:
+        self.failures = 2
+
+    def write(self, descriptor: int, content: memoryview) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(28, "No space left on device")
+        super().write(descriptor, content)
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_all_parts_of_the_last_checkpoint_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver._RETRY_SECONDS", 0.0)
+    fence, words, meeting, flags = FileFence.claim(tmp_path), Words(), threading.Barrier(2), [False, False]
+    disks = [FullAtFirst() if rank == lacks else Disk() for rank in range(2)]
+    cadence = Cadence(shortest_seconds=0, longest_seconds=1, overhead=1)
+    savers = []
+    for rank, disk in enumerate(disks):
+        folder = CheckpointFolder(tmp_path, keep=2, identity={}, disk=disk)
+        folder.prepare(fence.generation)
+        pod = OneVoice(rank, words, meeting, flags)
+        savers.append(PartSaver(folder, fence, cadence=cadence, writer=4 + rank, pod=pod))
+    other = threading.Thread(target=savers[1].save_now, args=(7, lambda: {"state_dict": {}}), kwargs={"last": True})
+    other.start()
+    savers[0].save_now(7, lambda: {"state_dict": {}}, last=True)
+    other.join()
+    found = CheckpointFolder(tmp_path, keep=2, identity={}).newest()
+    assert found is not None
+    assert (found.manifest.name, len(found.parts)) == ("g00001-s00000007-r4", 2)
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_all_parts_count_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], full: bool) -> None:
     fence, words = FileFence.claim(tmp_path), Words()

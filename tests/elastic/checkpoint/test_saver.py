@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, FileFence, NotWritten, Owner
+from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, FenceUnreachable, FileFence, NotWritten, Owner
 from ebb.elastic.checkpoint.cadence import Cadence, Cost
 from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.saver import Saver
@@ -98,6 +98,43 @@ def test_a_checkpoint_that_cannot_be_written_is_a_sentence(
     writer.save_now(3, dict)
     assert writer.saved_step == -1
     assert capsys.readouterr().err == "no space left\n"
+
+
+def test_the_last_checkpoint_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver._RETRY_SECONDS", 0.0)
+    folder, writer = saver(tmp_path)
+    write, failures = folder.write, [NotWritten("no space left")] * 3
+
+    def full_at_first(*given: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return write(*given, **named)
+
+    monkeypatch.setattr(folder, "write", full_at_first)
+    writer.save_now(3, lambda: state(3), last=True)
+    assert (writer.saved_step, found_step(folder), failures) == (3, 3, [])
+    assert capsys.readouterr().err == "no space left. It is the last checkpoint: trying again for 300 s\n", "once"
+
+
+def test_without_its_last_checkpoint_nothing_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver.LAST_SECONDS", 0.0)
+    folder, writer = saver(tmp_path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise NotWritten("no space left")
+
+    monkeypatch.setattr(folder, "write", full)
+    with pytest.raises(NotWritten, match="no space left"):
+        writer.save_now(3, dict, last=True)
+
+
+def test_the_last_checkpoint_of_a_stale_writer_is_not_its_to_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, writer = saver(tmp_path)
+    FileFence.claim(tmp_path)
+    writer.save_now(5, lambda: state(5), last=True)
+    assert "generation 1 was replaced by a newer one (2)" in capsys.readouterr().err
 
 
 def test_the_cost_is_told_once(tmp_path: Path) -> None:
@@ -228,6 +265,28 @@ def test_leaving_while_etcd_is_away_tries_for_a_while_and_leaves_a_candidate(
     etcd.away = False
     writer.save_now(5, lambda: state(0))  # it was written already
     assert (writer.saved_step, found_step(folder)) == (5, 5)
+
+
+def test_the_last_checkpoint_waits_for_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver._RETRY_SECONDS", 0.0)
+    etcd = register()
+    folder, writer = saver(tmp_path, fence=etcd_fence(etcd))
+    etcd.away = True
+    thread = threading.Thread(target=writer.save_now, args=(5, lambda: state(5)), kwargs={"last": True})
+    thread.start()
+    assert etcd.asked_in_vain.wait(30)
+    etcd.away = False
+    thread.join(30)
+    assert (writer.saved_step, found_step(folder)) == (5, 5)
+
+
+def test_an_etcd_that_stays_away_is_an_error_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver.LAST_SECONDS", 0.0)
+    etcd = register()
+    _, writer = saver(tmp_path, fence=etcd_fence(etcd))
+    etcd.away = True
+    with pytest.raises(FenceUnreachable):
+        writer.save_now(5, lambda: state(5), last=True)
 
 
 def test_a_stale_writer_says_so_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

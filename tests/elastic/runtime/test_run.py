@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from ebb import elastic
-from ebb.elastic.checkpoint import ForeignCheckpointError
+from ebb.elastic.checkpoint import CheckpointFolder, ForeignCheckpointError, NotWritten
 from ebb.elastic.checkpoint.__main__ import entries
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.data import DataError, Seeded
@@ -154,6 +154,20 @@ def test_a_program_may_stop_early(tmp_path: Path) -> None:
     assert answer["step"] == 7
     assert json.loads((tmp_path / "result.json").read_text())["step"] == 7
     assert entries(tmp_path / "checkpoints", verify=True)[0].step == 7
+
+
+def test_the_end_waits_for_room_for_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.elastic.checkpoint.saver._RETRY_SECONDS", 0.0)
+    write, failures = CheckpointFolder.write, [NotWritten("no space left")] * 2
+
+    def full_at_first(*given: Any, step: int, **named: Any) -> Any:
+        if step == 12 and failures:
+            raise failures.pop()
+        return write(*given, step=step, **named)
+
+    monkeypatch.setattr(CheckpointFolder, "write", full_at_first)
+    assert train(Program(output=tmp_path))["step"] == 12
+    assert (entries(tmp_path / "checkpoints", verify=True)[0].step, failures) == (12, [])
 
 
 # --- what is refused
