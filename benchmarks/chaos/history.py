@@ -9,7 +9,7 @@ Each line has `at`, seconds since the beginning, and `what`:
     action   number, kind, victim                  healed   number
     skipped  number, kind, why                     job      name, uid, workers, ends, backoff
     status   job, uid, state, reason, failures, reclaims    gone     job
-    pod      uid, name, job, index, ip, phase, leaving, node, gone
+    pod      uid, name, job, index, ip, phase, leaving, node, gone; code, message: of a container that has ended
     key      of etcd: key, value, revision         file     job, name, text: of its ledger and result
     crashes  job, times: its program really failed bill     at_unix, machines, cost: what the devcluster and `ebb cost` say
     part     name, well: of the platform, at the end

@@ -105,6 +105,8 @@ class Watch:
             "uid": one.uid, "name": one.name, "job": one.job, "index": one.index, "ip": one.address, "node": one.node,
             "phase": (pod.get("status") or {}).get("phase", ""), "leaving": one.leaving, "gone": new is None,
         }  # fmt: skip
+        if ended := _ended(pod):
+            facts |= {"code": ended["exitCode"], "message": ended.get("message", "")}
         self._say("pod", one.uid, facts)
 
     def _lease(self, old: Object | None, new: Object | None) -> None:
@@ -222,6 +224,12 @@ def _encoded(text: str) -> str:
 
 def _decoded(text: str) -> str:
     return base64.b64decode(text).decode(errors="replace")
+
+
+def _ended(pod: Object) -> Object:
+    """The end of a container of it that ended, {} where none has."""
+    states = [(one.get("state") or {}).get("terminated") for one in (pod.get("status") or {}).get("containerStatuses") or ()]
+    return next((ended for ended in states if ended), {})
 
 
 def _is_ready(pod: Object) -> bool:
