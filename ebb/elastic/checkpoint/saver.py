@@ -10,7 +10,7 @@
 The training stands still only while what the next forward pass changes is copied, and before the next update if the rest is not
 copied by then (see snapshot.py; `optimizer` gets a hook for that). `stalls` are the seconds of each checkpoint.
 A disk that is full costs the checkpoint, never the training: a sentence is printed, the older checkpoint stays. While the fence
-is out of reach the candidate waits for it, and no other is written. Only the last checkpoint is all that stays of the training:
+is out of reach the candidate waits for it, and no other is written. The last checkpoint is all that stays of a training, so
 nobody goes without it.
 """
 
