@@ -39,6 +39,7 @@ from ebb.elastic.checkpoint.errors import (
 from ebb.elastic.checkpoint.fence import Fence
 from ebb.elastic.checkpoint.files import TEMPORARY, Disk, HashingFile, NewFile, look, write_whole
 from ebb.elastic.checkpoint.manifest import Manifest, Order, order_of
+from ebb.elastic.room import with_room
 
 DATA, COMMITTED, CANDIDATE, PART = ".pt", ".json", ".candidate", ".part"
 Dump = Callable[[HashingFile], None]
@@ -90,7 +91,7 @@ class CheckpointFolder:
 
     def prepare(self, generation: int) -> None:
         """Once per generation, by one rank: make the folder, clear what killed writers of older ones left half-written."""
-        self.disk.make_folder(self.place)
+        with_room(lambda: self.disk.make_folder(self.place), f"{self.place.parent} is full: the start")
         retention.clear_temporary(self.disk, self.place, generation)
 
     def write(

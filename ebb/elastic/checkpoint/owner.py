@@ -19,6 +19,7 @@ from typing import Any
 from ebb.compat import dataclass
 from ebb.elastic.checkpoint.errors import OwnedFolderError
 from ebb.elastic.checkpoint.files import Disk, create_whole
+from ebb.elastic.room import with_room
 
 FILE = "owner.json"
 
@@ -40,7 +41,8 @@ class Owner:
 def claim_folder(output: Path, owner: Owner, disk: Disk | None = None) -> str:
     """The id of the folder, which its checkpoints carry. Any process of the job may call it at any time.
 
-    Raises OwnedFolderError when it belongs to another job, OSError when the disk cannot be written and nobody owns it yet.
+    Raises OwnedFolderError when it belongs to another job, OSError when the disk cannot be written and nobody owns it yet. Room
+    on a full one is waited for.
     """
     disk = disk or Disk()
     fix = "Give each job its own --output folder; to go on from the checkpoints of that one, add --resume-from {path}"
@@ -64,8 +66,7 @@ def _claim(disk: Disk, path: Path, owner: Owner, what: str, fix: str) -> str:
         found = _read(disk, path)
     except FileNotFoundError:
         try:
-            disk.make_folder(path.parent)
-            create_whole(disk, path, json.dumps(content).encode() + b"\n")
+            with_room(lambda: _create(disk, path, content), f"{path.parent} is full: the start")
         except FileExistsError:
             return _claim(disk, path, owner, what, fix)
         return str(content["id"])
@@ -73,6 +74,11 @@ def _claim(disk: Disk, path: Path, owner: Owner, what: str, fix: str) -> str:
     if other.uid != owner.uid:
         raise OwnedFolderError(f"{what} belongs to {other}; this is {owner}. {fix}")
     return str(found["id"])
+
+
+def _create(disk: Disk, path: Path, content: dict[str, Any]) -> None:
+    disk.make_folder(path.parent)
+    create_whole(disk, path, json.dumps(content).encode() + b"\n")
 
 
 def _read(disk: Disk, path: Path) -> dict[str, Any]:

@@ -34,13 +34,12 @@ from ebb.elastic.checkpoint.manifest import Manifest
 from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.snapshot import Buffers, Snapshot, addresses
 from ebb.elastic.checkpoint.state import dump
+from ebb.elastic.room import ROOM_SECONDS
 
 State = dict[str, Any]
 # Before leaving: a third of the shortest notice (30 s, GCP and Azure); the rest is for the step and the write.
 LEAVE_COMMIT_SECONDS = 10.0
-# At the end: as long as the training that would be done again, since that is the longest time between two checkpoints. An etcd
-# whose machine is lost is back within two minutes.
-LAST_SECONDS = 300.0
+LAST_SECONDS = ROOM_SECONDS  # of the end; an etcd whose machine is lost is back within two minutes
 _RETRY_SECONDS = 1.0
 
 

@@ -17,12 +17,10 @@ lines wait in memory for room, and one sentence says so.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, field
@@ -32,10 +30,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ebb.compat import Self, dataclass, zip
-from ebb.elastic.checkpoint.saver import LAST_SECONDS
 from ebb.elastic.checkpoint.sharded import DTensor
 from ebb.elastic.data.order import Stream
 from ebb.elastic.progress_log import take_figures, yield_to_loop
+from ebb.elastic.room import with_room
 from ebb.elastic.runtime import metrics
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.metrics import Progress
@@ -249,8 +247,6 @@ class DataWaits:
         return DataWait(max(of_step), since_line.index(max(since_line)))
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_ROOM_SECONDS = 1.0  # between two looks for room
 _MOST_WAITING = 64 * 2**20  # bytes of a ledger that has no room: days of steps
 
 
@@ -321,17 +317,7 @@ def weights_sha256(network: torch.nn.Module) -> str:
 
 def write_result(output: Path, content: dict[str, Any]) -> None:
     """Write result.json. Room on a full disk is waited for, as for the last checkpoint; then OSError is raised."""
-    until, told = time.monotonic() + LAST_SECONDS, False
     temporary = output / f".tmp-result.json-{os.getpid()}"
-    while True:
-        try:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            temporary.rename(output / "result.json")
-            return
-        except OSError as error:
-            if error.errno not in _FULL or time.monotonic() >= until:
-                raise
-            if not told:
-                print(f"{output} is full: result.json waits for room, for {LAST_SECONDS:.0f} s", file=sys.stderr, flush=True)
-            told = True
-            time.sleep(_ROOM_SECONDS)
+    text = json.dumps(content, indent=1) + "\n"
+    with_room(lambda: temporary.write_text(text, encoding="utf-8"), f"{output} is full: result.json")
+    temporary.rename(output / "result.json")

@@ -18,7 +18,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
         return write(path, text, encoding=encoding)
 
     monkeypatch.setattr(Path, "write_text", write_text)
-    monkeypatch.setattr("ebb.elastic.runtime.report._ROOM_SECONDS", 0.0)
+    monkeypatch.setattr("ebb.elastic.room._LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -34,7 +34,7 @@ def test_room_is_waited_for(
 @pytest.mark.parametrize(("code", "seconds"), [(errno.EIO, 300.0), (errno.ENOSPC, 0.0)], ids=["not-full", "for-good"])
 def test_what_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, seconds: float) -> None:
     fail(monkeypatch, code, times=1)
-    monkeypatch.setattr("ebb.elastic.runtime.report.LAST_SECONDS", seconds)
+    monkeypatch.setattr("ebb.elastic.room.ROOM_SECONDS", seconds)
     with pytest.raises(OSError, match="it fails"):
         write_result(tmp_path, {})
     assert not (tmp_path / "result.json").exists()

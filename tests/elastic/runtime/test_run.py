@@ -1,6 +1,7 @@
 """The API: an interrupted run ends with the bits of an undisturbed one; what is foreign is refused; misuse is a sentence."""
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -15,6 +16,7 @@ from torch.utils.data import TensorDataset
 from ebb import elastic
 from ebb.elastic.checkpoint import CheckpointFolder, ForeignCheckpointError, NotWritten
 from ebb.elastic.checkpoint.__main__ import entries
+from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.data import DataError, Seeded
 from ebb.elastic.notices.notice import Notice
@@ -154,6 +156,23 @@ def test_a_program_may_stop_early(tmp_path: Path) -> None:
     assert answer["step"] == 7
     assert json.loads((tmp_path / "result.json").read_text())["step"] == 7
     assert entries(tmp_path / "checkpoints", verify=True)[0].step == 7
+
+
+@pytest.mark.parametrize("folder", ["job", "job/checkpoints"])
+def test_the_start_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    monkeypatch.setattr("ebb.elastic.room._LOOK_SECONDS", 0.0)
+    make, failures = Disk.make_folder, [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def full_at_first(disk: Disk, path: Path) -> None:
+        if path == tmp_path / folder and failures:
+            raise failures.pop()
+        make(disk, path)
+
+    monkeypatch.setattr(Disk, "make_folder", full_at_first)
+    assert train(Program(output=tmp_path / "job"))["step"] == 12
+    assert f"{tmp_path / 'job'} is full: the start waits for room, for 300 s" in capsys.readouterr().err
 
 
 def test_the_end_waits_for_room_for_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
