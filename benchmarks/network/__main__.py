@@ -1,7 +1,10 @@
 """`ebb check network`'s program over links shaped to 1, 5 and 10 Gb/s, beside their shape: `python -m benchmarks.network`."""
 
+from __future__ import annotations
+
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -37,9 +40,9 @@ a link carries one way, so it must be that of the shape: of each operation the b
 an all-gather are measured between three machines, a send-receive between two; an all-gather is shown, and promises nothing:
 on gloo it stays below its link, for a cause that is not known.
 
-Beside it stands plain TCP over the same links, from each machine to the next: on few cores a fast link is bound by them and not
-by its shape, and where TCP itself does not come within 10 % of the shape, that speed promises nothing (`bound_by_cores`). The
-last line is one JSON object.
+The same is measured first over links without a shape (`unshaped`): on few cores a fast link is bound by them, so a shape promises
+nothing of an operation that even then does not exceed it by 10 % (`bound_by_cores`). Beside it stands plain TCP over the same
+links, from each machine to the next. The last line is one JSON object.
 
 exit status: 0 each bandwidth is within 10 % of its link's shape, 1 one is not, 2 it could not be measured, 130 interrupted
 """
@@ -47,8 +50,8 @@ exit status: 0 each bandwidth is within 10 % of its link's shape, 1 one is not, 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One shape, in Gb/s, and what was measured on it: the best bus bandwidth of each operation, and plain TCP by the number of
-    machines."""
+    """One shape, in Gb/s (infinite: none), and what was measured on it: the best bus bandwidth of each operation, and plain TCP
+    by the number of machines."""
 
     shape: float
     measured: dict[str, float]
@@ -57,9 +60,16 @@ class Link:
     def is_near(self, operation: str) -> bool:
         return abs(self.measured[operation] / self.shape - 1) <= NEAR
 
-    def bound_by_cores(self, operation: str) -> bool:
-        """The cores do not even carry TCP at the speed of the shape."""
-        return self.tcp[OPERATIONS[operation]] < self.shape * (1 - NEAR)
+    def bound_by_cores(self, operation: str, unshaped: Link) -> bool:
+        """Without a shape the cores carry hardly more than the shape lets through."""
+        return unshaped.measured[operation] < self.shape * (1 + NEAR)
+
+    def figures(self) -> dict[str, object]:
+        """For the last line."""
+        return {
+            **{name.replace("-", "_"): round(rate, 3) for name, rate in self.measured.items()},
+            "tcp": {str(count): round(rate, 3) for count, rate in self.tcp.items()},
+        }
 
 
 def read_settings(arguments: Sequence[str]) -> argparse.Namespace:
@@ -82,12 +92,12 @@ def read_settings(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def measure(rate: float, largest: int) -> Link:
-    """One shape. Raises BenchmarkError where the ranks do not come to an end."""
+    """One shape, or none (infinite). Raises BenchmarkError where the ranks do not come to an end."""
     best, tcp = dict[str, float](), dict[int, float]()
     for count in sorted(set(OPERATIONS.values())):
         with Network() as network, tempfile.TemporaryDirectory(prefix="ebb-network-") as folder:
             machines = [network.attach() for _ in range(count)]
-            for machine in machines:
+            for machine in machines if math.isfinite(rate) else []:
                 network.shape(machine, rate)
             tcp[count] = _tcp(network, machines)
             reading = _check(network, machines, Path(folder), largest)
@@ -159,24 +169,24 @@ def _tcp(network: Network, machines: Sequence[int]) -> float:
             process.communicate()
 
 
-def report(links: Sequence[Link]) -> tuple[dict[str, object], list[str]]:
+def report(unshaped: Link, links: Sequence[Link]) -> tuple[dict[str, object], list[str]]:
     """The last line, and which promises are broken. Pure."""
     broken = [
         f"{name} measured {link.measured[name]:.2f} of {link.shape:g} Gb/s"
         for link in links
         for name in PROMISED
-        if not link.is_near(name) and not link.bound_by_cores(name)
+        if not link.is_near(name) and not link.bound_by_cores(name, unshaped)
     ]
     figures: dict[str, object] = {
         f"{link.shape:g}": {
-            **{name.replace("-", "_"): round(rate, 3) for name, rate in link.measured.items()},
-            "tcp": {str(count): round(rate, 3) for count, rate in link.tcp.items()},
+            **link.figures(),
             "within_10_percent": [name for name in PROMISED if link.is_near(name)],
-            "bound_by_cores": [name for name in PROMISED if not link.is_near(name) and link.bound_by_cores(name)],
+            "bound_by_cores": [name for name in PROMISED if not link.is_near(name) and link.bound_by_cores(name, unshaped)],
         }
         for link in links
     }
-    return {"unit": "Gb/s", "cores": os.cpu_count(), "links": figures, "broken": broken}, broken
+    of_all: dict[str, object] = {"unit": "Gb/s", "cores": os.cpu_count(), "unshaped": unshaped.figures(), "links": figures}
+    return {**of_all, "broken": broken}, broken
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -185,17 +195,17 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     links = []
     try:
-        for rate in settings.rates:
+        for rate in (math.inf, *settings.rates):
             links.append(measure(rate, settings.largest))
             told = ", ".join(f"{name} {found:.2f}" for name, found in links[-1].measured.items())
-            say(f"{rate:g} Gb/s: {told}; plain TCP {links[-1].tcp[2]:.2f}")
+            say(f"{f'{rate:g} Gb/s' if math.isfinite(rate) else 'no shape'}: {told}; plain TCP {links[-1].tcp[2]:.2f}")
     except BenchmarkError as error:
         print(f"it could not be measured: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
-    figures, broken = report(links)
+    figures, broken = report(links[0], links[1:])
     for promise in broken:
         say(f"BROKEN: {promise}")
     print(json.dumps(figures), flush=True)
