@@ -318,6 +318,9 @@ def weights_sha256(network: torch.nn.Module) -> str:
 def write_result(output: Path, content: dict[str, Any]) -> None:
     """Write result.json. Room on a full disk is waited for, as for the last checkpoint; then OSError is raised."""
     temporary = output / f".tmp-result.json-{os.getpid()}"
-    text = json.dumps(content, indent=1) + "\n"
-    with_room(lambda: temporary.write_text(text, encoding="utf-8"), f"{output} is full: result.json")
-    temporary.rename(output / "result.json")
+
+    def write() -> None:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.rename(output / "result.json")  # its entry in the folder may need room, too
+
+    with_room(write, f"{output} is full: result.json")

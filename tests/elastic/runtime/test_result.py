@@ -31,6 +31,20 @@ def test_room_is_waited_for(
     assert capsys.readouterr().err == f"{tmp_path} is full: result.json waits for room, for 300 s\n", "once"
 
 
+def test_room_for_the_name_is_waited_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename, left = Path.rename, [OSError(errno.ENOSPC, "it fails")]
+
+    def full_at_first(path: Path, target: Path) -> Path:
+        if left:
+            raise left.pop()
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", full_at_first)
+    monkeypatch.setattr("ebb.elastic.room._LOOK_SECONDS", 0.0)
+    write_result(tmp_path, {"step": 7})
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
 @pytest.mark.parametrize(("code", "seconds"), [(errno.EIO, 300.0), (errno.ENOSPC, 0.0)], ids=["not-full", "for-good"])
 def test_what_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, seconds: float) -> None:
     fail(monkeypatch, code, times=1)
