@@ -35,7 +35,9 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     steps_of_other_size: int = 0  # on the line, with more or fewer samples than the global batch
     discarded: dict[int, int] = field(default_factory=dict)  # generation -> its steps that were done again, where there are any
-    discarded_by_rank: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, those that each rank had begun
+    setbacks: dict[int, dict[int, dict[int, int]]] = field(default_factory=dict)
+    """Generation that began behind -> each generation of whose work it threw some away -> by rank, how many steps that one had
+    begun. Several, where all were lost and the last checkpoint was older than the last generations."""
 
     @property
     def exact(self) -> bool:
@@ -104,12 +106,20 @@ def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict
         problems=problems[:10],
         steps_of_other_size=other_size,
         discarded={number: len(steps) for number, steps in again.items() if steps},
-        discarded_by_rank={
-            number: dict(sorted(Counter(rank for ranks in steps for rank in ranks).items()))
-            for number, steps in again.items()
-            if steps
-        },
+        setbacks=_setbacks(generations),
     )
+
+
+def _setbacks(generations: dict[int, _Generation]) -> dict[int, dict[int, dict[int, int]]]:
+    found: dict[int, dict[int, dict[int, int]]] = {}
+    line: dict[int, int] = {}  # step -> the generation that began it last, of those before
+    for number, generation in sorted(generations.items()):
+        for step in [step for step in line if step >= generation.resumed_step]:
+            by_rank = found.setdefault(number, {}).setdefault(of := line.pop(step), {})
+            for rank in generations[of].steps[step]:
+                by_rank[rank] = by_rank.get(rank, 0) + 1
+        line.update(dict.fromkeys(generation.steps, number))
+    return found
 
 
 def _read(folder: Path) -> dict[int, _Generation]:

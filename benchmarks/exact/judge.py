@@ -53,7 +53,7 @@ class Findings:
     samples_repeated: int
     steps: int
     steps_redone: int
-    most_redone: int  # by one generation
+    most_redone: int  # at once
     validation_off: float
     losses_missing: int
     loss_off: float  # at the step where it is most
@@ -90,7 +90,7 @@ def judge(history: History, played: Played, reference: Result) -> Findings:
         samples_repeated=verdict.samples_repeated,
         steps=verdict.steps,
         steps_redone=verdict.steps_redone,
-        most_redone=max(verdict.discarded.values(), default=0),
+        most_redone=max(map(_steps_of, verdict.setbacks.values()), default=0),
         validation_off=round(abs(result.validation - reference.validation), 5),
         losses_missing=verdict.steps - len(result.losses),
         loss_off=round(max((abs(loss - reference.losses[step]) for step, loss in result.losses.items()), default=0.0), 5),
@@ -121,20 +121,26 @@ def _of_samples(verdict: ledger.Verdict) -> list[str]:
 
 
 def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
-    """Only losses may cost steps: each the work of one generation since its last checkpoint."""
+    """Only losses may cost steps: each the work since the last checkpoint, which may be that of several generations."""
     kills, limit = sum(event in KILLS for event in played.events), interval_steps(played.step_seconds)
     losses = kills + played.left_behind
+    redone = {generation: _steps_of(thrown_away) for generation, thrown_away in verdict.setbacks.items()}
     found = [
         f"generation {generation}: {steps} steps done again, more than the {limit} of a checkpoint interval"
-        for generation, steps in verdict.discarded.items()
+        for generation, steps in redone.items()
         if steps > limit
     ]
-    if len(verdict.discarded) > losses:
+    if len(redone) > losses:
         found.append(
-            f"{len(verdict.discarded)} generations had steps done again, but there were {kills} kills"
-            f"{f' and {played.left_behind} machines taken for dead' if played.left_behind else ''}: {verdict.discarded}"
+            f"{len(redone)} generations did steps again, but there were {kills} kills"
+            f"{f' and {played.left_behind} machines taken for dead' if played.left_behind else ''}: {redone}"
         )
     return found
+
+
+def _steps_of(thrown_away: dict[int, dict[int, int]]) -> int:
+    """All ranks of a generation begin with the same step, so those that any has begun are those of the rank with the most."""
+    return sum(max(by_rank.values()) for by_rank in thrown_away.values())
 
 
 def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
@@ -148,11 +154,14 @@ def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
     # A killed rank may have begun a step that no other had, as it had the sum of the one before and nobody else had: that sum
     # died with it. So those that lived on are asked, where there are any.
     again = {
-        generation: max(
-            (steps for rank, steps in by_rank.items() if (generation, rank) not in played.killed),
-            default=verdict.discarded[generation],
+        number: sum(
+            max(
+                (steps for rank, steps in by_rank.items() if (generation, rank) not in played.killed),
+                default=max(by_rank.values()),
+            )
+            for generation, by_rank in thrown_away.items()
         )
-        for generation, by_rank in verdict.discarded_by_rank.items()
+        for number, thrown_away in verdict.setbacks.items()
     }
     more = {generation: steps for generation, steps in again.items() if steps > 1}
     if len(more) > nobody_left:

@@ -143,13 +143,16 @@ class Play:
         if event.seconds is not None:
             return not until(lambda: watch.is_finished(self.output), event.seconds)
         world_size = len(self.machines) * self.history.processes
+        ranks: dict[int, watch.Rank] = {}
 
         def due() -> bool:
+            nonlocal ranks
             self._look_after()
             sight = self._look()
             as_wanted = sight is not None and sight.world_size == world_size and sight.steps >= event.steps
             # A join and a loss leave the size as it was: only the ranks tell the next generation from the one that was hit.
-            return (as_wanted and len(self._ranks()) == world_size) or watch.is_finished(self.output)
+            ranks = self._ranks() if as_wanted else {}
+            return len(ranks) == world_size or watch.is_finished(self.output)
 
         if not until(due, PATIENCE_SECONDS, progress=watch.LastStep(self.output).look):
             raise BrokenError(
@@ -158,12 +161,13 @@ class Play:
         self._note("due")
         if watch.is_finished(self.output):
             return False
-        self._compare_processes()
+        self._compare_processes(ranks)
         return True
 
-    def _compare_processes(self) -> None:
-        """All train: those that did when all had met before, and that no event has hit, are among them."""
-        now = {rank.pid: rank.machine for rank in self._ranks().values()}
+    def _compare_processes(self, ranks: dict[int, watch.Rank]) -> None:
+        """All train: those that did when all had met before, and that no event has hit, are among them. Another look at the ranks
+        could come too late: when a job ends, its processes go one by one."""
+        now = {rank.pid: rank.machine for rank in ranks.values()}
         missing = self._trained.keys() - now.keys()
         self._pids_kept += len(self._trained) - len(missing)
         if missing and self.history.recovery == "memory":

@@ -84,7 +84,20 @@ def test_discarded_steps_count_once_and_are_told(history: History) -> None:
     history.finish(3)
     assert numbers(history) == (True, 0, 0, 3, 2)
     assert check(history.output).discarded == {1: 2, 2: 1}
-    assert check(history.output).discarded_by_rank == {1: {0: 2}, 2: {0: 1}}
+    assert check(history.output).setbacks == {2: {1: {0: 2}}, 3: {2: {0: 1}}}
+
+
+def test_one_setback_throws_away_the_work_of_several_generations(history: History) -> None:
+    """All were lost in generation 3, and the last checkpoint was of generation 1."""
+    history.rank(1, 0, 2, {0: [4, 0], 1: [3, 1]})
+    history.rank(1, 1, 2, {0: [2, 1]})
+    history.alone(2, {1: STEPS[1]}, resumed=(1, 1))  # with what generation 1 had begun
+    history.alone(3, {2: STEPS[2]}, resumed=(2, 2))
+    history.alone(4, whole(), resumed=(0, 0))
+    history.finish(4)
+    verdict = check(history.output)
+    assert (verdict.exact, verdict.steps_redone, verdict.discarded) == (True, 4, {1: 2, 2: 1, 3: 1})
+    assert verdict.setbacks == {2: {1: {0: 1}}, 4: {1: {0: 1, 1: 1}, 2: {0: 1}, 3: {0: 1}}}
 
 
 def test_a_generation_that_only_evaluated(history: History) -> None:
@@ -265,7 +278,7 @@ def test_the_program_prints_one_line(history: History, capsys: pytest.CaptureFix
         "problems": [],
         "steps_of_other_size": 0,
         "discarded": {},
-        "discarded_by_rank": {},
+        "setbacks": {},
     }
 
 

@@ -19,9 +19,9 @@ def write(
     finished: bool = True,
 ) -> Path:
     """Generation 1 (two ranks) reaches step 3 and `redone` steps more; generation 2 (one rank) goes on after step 3."""
-    _generation(output, 1, 2, (0, 0), range(3 + redone))
+    generation(output, 1, 2, (0, 0), range(3 + redone))
     if generations == 2:
-        _generation(output, 2, 1, (1, 3), range(3, 6))
+        generation(output, 2, 1, (1, 3), range(3, 6))
     if not finished:
         return output
     result = {"generation": 2, "test_accuracy": accuracy, "weights_sha256": sha256, "epochs": 2}
@@ -31,7 +31,8 @@ def write(
     return output
 
 
-def _generation(output: Path, number: int, world_size: int, resumed: tuple[int, int], steps: range) -> None:
+def generation(output: Path, number: int, world_size: int, resumed: tuple[int, int], steps: range) -> None:
+    """Its ledger; `resumed` is (generation, step)."""
     (output / "ledger").mkdir(parents=True, exist_ok=True)
     for rank in range(world_size):
         header: dict[str, Any] = {"generation": number, "rank": rank, "world_size": world_size, **SHAPE}

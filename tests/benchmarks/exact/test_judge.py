@@ -80,7 +80,7 @@ def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:
     records.write(tmp_path, redone=1)
     assert judged(tmp_path).problems == []
     problems = judged(tmp_path, events=("join", "notice", "join")).problems
-    assert problems == ["1 generations had steps done again, but there were 0 kills: {1: 1}"]
+    assert problems == ["1 generations did steps again, but there were 0 kills: {2: 1}"]
 
 
 def test_a_machine_that_was_taken_for_dead_may_cost_a_step_as_one_that_was_killed(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert interval_steps(0.1) == 21
     monkeypatch.setattr("benchmarks.exact.judge.interval_steps", lambda _: 2)
     assert judged(records.write(tmp_path, redone=3)).problems == [
-        "generation 1: 3 steps done again, more than the 2 of a checkpoint interval"
+        "generation 2: 3 steps done again, more than the 2 of a checkpoint interval"
     ]
 
 
@@ -102,7 +102,7 @@ def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.Mo
     [
         pytest.param(1, {}, "", id="the step under way"),
         pytest.param(2, {"nobody_left": 1, "checkpoints_read": 2}, "", id="nobody was left"),
-        pytest.param(2, {}, "more than the step under way was done again: {1: 2}, but nobody was left only 0 times", id="redone"),
+        pytest.param(2, {}, "more than the step under way was done again: {2: 2}, but nobody was left only 0 times", id="redone"),
         pytest.param(0, {"pids_lost": 1}, "1 processes that no event had hit were not there any more", id="process"),
         pytest.param(0, {"needlessly_read": 1}, "1 checkpoints were read while processes were there that had trained", id="read"),
     ],
@@ -120,9 +120,28 @@ def test_the_steps_that_only_a_killed_rank_had_begun_are_not_done_again_by_the_o
     records.write(tmp_path, redone=2)
     ledger_of_survivor = tmp_path / "ledger" / "g1-r1.jsonl"
     ledger_of_survivor.write_text("".join(ledger_of_survivor.read_text().splitlines(keepends=True)[:-1]))
-    found = ["more than the step under way was done again: {1: 2}, but nobody was left only 0 times"]
+    found = ["more than the step under way was done again: {2: 2}, but nobody was left only 0 times"]
     for killed, problems in (({(1, 0)}, []), ({(1, 1)}, found), ({(1, 0), (1, 1)}, found), (set(), found)):
         assert judged(tmp_path, recovery="memory", killed=frozenset(killed)).problems == problems
+
+
+def test_one_loss_of_all_may_cost_the_work_of_several_generations(tmp_path: Path) -> None:
+    """Since the last checkpoint, which was of step 3; generation 3 had done steps 4 and 5."""
+    records.write(tmp_path, redone=1)
+    records.generation(tmp_path, 2, 1, (1, 3), range(3, 4))
+    records.generation(tmp_path, 3, 2, (2, 4), range(4, 6))
+    records.generation(tmp_path, 4, 1, (1, 3), range(3, 6))
+    result = json.loads((tmp_path / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps(result | {"generation": 4}))
+    kills: tuple[Kind, ...] = ("join", "kill-process", "kill-all")
+    nobody = {"nobody_left": 1}
+    assert judged(tmp_path, events=kills, recovery="memory", processes=nobody).problems == []
+    assert judged(tmp_path, events=kills, recovery="memory", processes=nobody).most_redone == 3
+    one_kill = judged(tmp_path, recovery="memory", processes=nobody).problems
+    assert one_kill == ["2 generations did steps again, but there were 1 kills: {2: 1, 4: 3}"]
+    assert judged(tmp_path, events=kills, recovery="memory").problems == [
+        "more than the step under way was done again: {4: 3}, but nobody was left only 0 times"
+    ]
 
 
 def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:

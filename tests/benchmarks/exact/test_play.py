@@ -76,7 +76,7 @@ def test_processes_that_no_event_has_hit_are_looked_for_again(tmp_path: Path, mo
     def compare(found: dict[int, watch.Rank]) -> tuple[int, int]:
         monkeypatch.setattr(watch, "ranks", lambda *_: found)
         before = job._pids_kept, job._pids_lost
-        job._compare_processes()
+        job._compare_processes(job._ranks())
         return job._pids_kept - before[0], job._pids_lost - before[1]
 
     assert compare({0: watch.Rank(first, NOBODY + 11, 1), 1: watch.Rank(second, NOBODY + 21, 1)}) == (0, 0)
@@ -113,6 +113,18 @@ def test_an_event_is_due_at_its_world_size_and_step(tmp_path: Path, monkeypatch:
     assert job._wait_for(Event(kind="join", steps=3))
     with pytest.raises(BrokenError, match="in vain for 4 steps by 2 ranks"):
         job._wait_for(Event(kind="join", steps=4))
+
+
+def test_a_job_that_ends_while_it_is_looked_at_has_lost_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = playing(tmp_path, replace(TWO, recovery="memory"))
+    job._start(2, planned=2)
+    records.write(job.output, finished=False, generations=1)
+    all_there = train(monkeypatch, *job.machines)
+    assert job._wait_for(Event(kind="join", steps=3))
+    looks = iter([all_there, {0: all_there[0]}])
+    monkeypatch.setattr(watch, "ranks", lambda *_: next(looks))
+    assert job._wait_for(Event(kind="join", steps=3))
+    assert (job._pids_kept, job._pids_lost) == (2, 0)
 
 
 @pytest.mark.parametrize(
