@@ -24,9 +24,10 @@ from typing import Any
 
 from ebb.compat import Self
 
-# Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
-# network, a fraction of a recovery.
-PEER_SECONDS = 4
+# Retransmissions and probes go unanswered for this long before a peer counts as gone. 3 s: the retransmissions after 0.2, 0.6 and
+# 1.4 s are all lost, which is more than a pause of a busy network, and 2 s are left for the rest of a recovery from silence in 5.
+# Sooner nobody would be taken off the list of the rendezvous (rendezvous/participant.py: _SILENCE_SHARE of a lease of 10 s).
+PEER_SECONDS = 3
 
 
 def sockets() -> frozenset[str]:
