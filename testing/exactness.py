@@ -112,13 +112,17 @@ def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict
 
 def _setbacks(generations: dict[int, _Generation]) -> dict[int, dict[int, dict[int, int]]]:
     found: dict[int, dict[int, dict[int, int]]] = {}
-    line: dict[int, int] = {}  # step -> the generation that began it last, of those before
+    lines: dict[int, dict[int, int]] = {}  # of each generation: step -> whose work it is, with the steps that it has only begun
+    before: dict[int, int] = {}
     for number, generation in sorted(generations.items()):
-        for step in [step for step in line if step >= generation.resumed_step]:
-            by_rank = found.setdefault(number, {}).setdefault(of := line.pop(step), {})
-            for rank in generations[of].steps[step]:
-                by_rank[rank] = by_rank.get(rank, 0) + 1
-        line.update(dict.fromkeys(generation.steps, number))
+        resumed = lines.get(generation.resumed_generation, {})
+        line = {step: of for step, of in resumed.items() if step < generation.resumed_step}
+        for step, of in before.items():
+            if line.get(step) != of:
+                by_rank = found.setdefault(number, {}).setdefault(of, {})
+                for rank in generations[of].steps[step]:
+                    by_rank[rank] = by_rank.get(rank, 0) + 1
+        before = lines[number] = line | dict.fromkeys(generation.steps, number)
     return found
 
 

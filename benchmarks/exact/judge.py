@@ -138,9 +138,16 @@ def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
     return found
 
 
-def _steps_of(thrown_away: dict[int, dict[int, int]]) -> int:
-    """All ranks of a generation begin with the same step, so those that any has begun are those of the rank with the most."""
-    return sum(max(by_rank.values()) for by_rank in thrown_away.values())
+def _steps_of(thrown_away: dict[int, dict[int, int]], killed: frozenset[tuple[int, int]] = frozenset()) -> int:
+    """All ranks of a generation begin with the same step, so those that any has begun are those of the rank with the most; of the
+    ranks that were not killed, where there are any."""
+    return sum(
+        max(
+            (steps for rank, steps in by_rank.items() if (generation, rank) not in killed),
+            default=max(by_rank.values()),
+        )
+        for generation, by_rank in thrown_away.items()
+    )
 
 
 def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
@@ -153,16 +160,7 @@ def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
         found.append(f"{played.needlessly_read} checkpoints were read while processes were there that had trained")
     # A killed rank may have begun a step that no other had, as it had the sum of the one before and nobody else had: that sum
     # died with it. So those that lived on are asked, where there are any.
-    again = {
-        number: sum(
-            max(
-                (steps for rank, steps in by_rank.items() if (generation, rank) not in played.killed),
-                default=max(by_rank.values()),
-            )
-            for generation, by_rank in thrown_away.items()
-        )
-        for number, thrown_away in verdict.setbacks.items()
-    }
+    again = {generation: _steps_of(thrown_away, played.killed) for generation, thrown_away in verdict.setbacks.items()}
     more = {generation: steps for generation, steps in again.items() if steps > 1}
     if len(more) > nobody_left:
         found.append(f"more than the step under way was done again: {more}, but nobody was left only {nobody_left} times")

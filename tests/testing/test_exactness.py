@@ -100,6 +100,15 @@ def test_one_setback_throws_away_the_work_of_several_generations(history: Histor
     assert verdict.setbacks == {2: {1: {0: 1}}, 4: {1: {0: 1, 1: 1}, 2: {0: 1}, 3: {0: 1}}}
 
 
+def test_what_another_one_did_is_thrown_away_where_an_older_one_is_resumed_from_later(history: History) -> None:
+    history.alone(1, {0: STEPS[0], 1: STEPS[1]})
+    history.alone(2, {1: STEPS[1], 2: STEPS[2]}, resumed=(1, 1))
+    history.alone(3, {2: STEPS[2]}, resumed=(1, 2))
+    history.finish(3)
+    assert numbers(history) == (True, 0, 0, 2, 2)
+    assert check(history.output).setbacks == {2: {1: {0: 1}}, 3: {2: {0: 2}}}
+
+
 def test_a_generation_that_only_evaluated(history: History) -> None:
     history.alone(1, whole())
     history.alone(2, {}, resumed=(1, 3))
