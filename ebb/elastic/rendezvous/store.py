@@ -16,7 +16,7 @@ from typing import Any
 from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 
 from ebb.elastic.rendezvous.generation import STORE_KEY, Generation
-from ebb.elastic.rendezvous.peer_liveness import answers
+from ebb.elastic.rendezvous.peer_liveness import answers, refuses
 from ebb.elastic.rendezvous.state import Record
 from ebb.elastic.torch_compat import STORE_ERRORS, has_keys, open_store
 
@@ -95,6 +95,8 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
     host, _, port = store.rpartition(":")
     while True:
         check()
+        if refuses(store):  # its process is gone; torch would try for the whole time-out, and write a trace of C++ frames
+            raise AssemblyFailed
         try:
             client = open_store(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
         except STORE_ERRORS as error:
