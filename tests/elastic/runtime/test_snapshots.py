@@ -361,6 +361,20 @@ def test_other_threads_work_while_memory_is_taken(relay: Relay) -> None:
     assert longest < (seen[-1] - began) / 2, f"{longest:.2f} s of {seen[-1] - began:.2f} s"
 
 
+def test_memory_is_taken_with_the_processors_that_training_leaves(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, before = [], os.getpriority(os.PRIO_PROCESS, 0)
+    reserve = MemoryFile.reserve
+
+    def look(file: MemoryFile, size: int, *, pinned: bool) -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))  # of this thread
+        reserve(file, size, pinned=pinned)
+
+    monkeypatch.setattr(MemoryFile, "reserve", look)
+    take(opened(relay), 1, 8, lambda: state(8))
+    assert found == [19, 19]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before, "only that thread's"
+
+
 def test_nothing_grows(relay: Relay) -> None:
     """200 snapshots by one process, whose numbers get longer."""
     snapshots = opened(relay, share=1e9)
