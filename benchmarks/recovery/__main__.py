@@ -34,7 +34,7 @@ LARGE_MEGABYTES = 100.0  # above it there are fewer rounds, and no two jobs at o
 ROUNDS, LARGE_ROUNDS, OTHER_ROUNDS = 20, 5, 1  # three hours on two cores, half of it ours; 50 minutes with --states 5
 OTHERS_AT_ONCE = 3  # nearly all of their time they wait for clocks of their own: two cores were 96 % idle with one of them
 # Memory of a process, in sizes of its state: with gradients and what travels 1.7 (2.4 in a newcomer, for a moment); a checkpoint
-# that is loaded comes as bytes and as tensors besides.
+# that is loaded comes as bytes and as tensors besides. Snapshots take two more where there is room; elsewhere there are none.
 MEMORY = {"ours": 2.5, "restart": 4.5}
 OTHERS_MEMORY = 3.5
 # For the first estimate of the time: seconds of an event with a small state, and more for each 1,000 MB.
