@@ -57,7 +57,7 @@ _ALIGNMENT = 64  # of each tensor: a cache line, and a multiple of every number'
 _GROWTH = 2**16  # for the part that is no tensor: numbers in it get longer
 _TELLING = 2  # then the cost of one is known
 _TOUCHED_BYTES = 2**26  # at a time: small enough for torch to use one thread
-_LOWEST = 19  # nice(7): the steps meanwhile took a third less time with all cores busy (2 or 3 ranks of 1,600 MB, 2 cores)
+_NICE = 10  # nice(7): a tenth of a core that others want too. Beside 2 busy loops on 2 cores 3.2 GB took 25 s, and 145 s with 19
 _ROOM_SHARE = 0.5  # of the memory that is free when it is asked for: the training needs some for itself
 
 
@@ -296,8 +296,8 @@ class Snapshots:
 
         def reserve() -> None:
             if device is None:  # for a GPU they are pinned under the driver's locks, which the training waits for too
-                with contextlib.suppress(OSError):
-                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)  # on Linux of this thread alone
+                with contextlib.suppress(OSError):  # a sandbox may know no priorities
+                    os.nice(_NICE)  # on Linux of this thread alone
             try:
                 wanted = sum(max(0, size - each.size) for each in self._files)
                 if wanted > (room := int(_ROOM_SHARE * free / ranks)):

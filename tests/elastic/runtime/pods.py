@@ -29,6 +29,7 @@ from ebb.elastic.notices.notice import Notice
 from ebb.elastic.rendezvous.places import WorkerPlace
 from ebb.elastic.runtime.config import resolve
 from tests.elastic.runtime.generations import LIMIT_SECONDS, Launcher, Rank, set_environment
+from tests.elastic.runtime.programs import wait_for_memory
 from trainer.text.decoder import SIZES, Decoder
 
 CONTEXT = 12
@@ -57,6 +58,7 @@ class Program:
     # by pod: the step, the local ranks that die in it, and where: pass, before its last backward pass; body, after the update;
     # evaluation, in its second batch
     dies: dict[str, tuple[int, list[int], str]] = field(default_factory=dict)
+    waits_for_memory: bool = False  # in the second step, until there is some for snapshots
     joins: dict[str, int] = field(default_factory=dict)  # by pod: the step in which the others wait until it is ready
     notices: dict[str, int] = field(default_factory=dict)  # by pod: the step in which it hears a notice
     noticed_in_evaluation: str = ""  # the pod whose second rank hears a notice in the second batch
@@ -160,6 +162,8 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 def _linger(program: Program, run: elastic.Run, step: int) -> None:
     """Until the pod that joins in this step is ready. A pod that trains for the first time does not wait for itself."""
+    if program.waits_for_memory:
+        wait_for_memory(run)
     waited = [pod for pod, at in program.joins.items() if at == step]
     while waited and waited[0] != os.environ[_POD] and not run._group.change_wanted:  # type: ignore[attr-defined]
         threading.Event().wait(0.01)

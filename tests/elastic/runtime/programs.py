@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -83,6 +84,7 @@ class Program:
     deaf_before: str = ""  # one in which it alone does not get what all ranks find, and stands there with weights of its own
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
+    waits_for_memory: bool = False  # in the second step, until there is some for snapshots
     linger_at: int | None = None  # the step in which the first generation waits until a newcomer is ready: it must not be late
     dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
     dies_taking: bool = False  # rank `leaver`, a newcomer, in the middle of taking the others' state
@@ -272,8 +274,17 @@ def _stand_still(notice: Notice) -> None:
 def _linger(program: Program, run: elastic.Run, step: elastic.Step, notice: Notice) -> None:
     if run.rank == program.leaver and step.number == program.stands_at:
         _stand_still(notice)
+    if program.waits_for_memory:
+        wait_for_memory(run)
     while step.number == program.linger_at and run.generation == 1 and not run._group.change_wanted:  # type: ignore[attr-defined]  # of Members
         threading.Event().wait(0.01)  # for another process
+
+
+def wait_for_memory(run: elastic.Run) -> None:
+    """For snapshots. The first boundary only begins to take it; a busy machine may need more steps for that than a test has."""
+    snapshots = run._loop.snapshots  # type: ignore[union-attr]  # the training has begun
+    while snapshots is not None and snapshots.due == -math.inf:
+        threading.Event().wait(0.01)  # for a thread that says nothing when it is through
 
 
 def _die_in_transfer() -> None:

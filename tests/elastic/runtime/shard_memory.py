@@ -15,6 +15,7 @@ from ebb import elastic
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import resolve
 from tests.elastic.runtime import pods
+from tests.elastic.runtime.programs import wait_for_memory
 
 _WIDTH, _LAYERS, _SAMPLES = 2048, 8, 24  # 34 million parameters, with gradient and averages 537 MB
 
@@ -40,6 +41,7 @@ def live(program: pods.Program) -> dict[str, Any]:
         optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, foreach=False)
         run.register_state(model=network, optimizer=optimizer)
         for step in run.steps(run.loader(torch.eye(_SAMPLES, _WIDTH))):
+            wait_for_memory(run)
             for batch in step:
                 values = batch
                 for layer in network.layers:

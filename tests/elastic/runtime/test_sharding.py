@@ -131,7 +131,8 @@ def test_the_loss_of_all_pods_costs_the_steps_since_the_snapshot_in_one_machines
     """Machine b is gone too, and of a's newest snapshot one part is not whole. Then both parts of that rank are lost."""
     calm = pods.play(Program(output=tmp_path / "calm", settings=MEMORY, stop_at=11))["a"][0]
     output = tmp_path / "pods"
-    program = Program(output=output, settings={**MEMORY, "snapshot_overhead": 1e9, "min_step_seconds": 0.1}, stop_at=11)
+    settings = {**MEMORY, "snapshot_overhead": 1e9, "min_step_seconds": 0.1}
+    program = Program(output=output, settings=settings, stop_at=11, waits_for_memory=True)
     with TemporaryDirectory(prefix="ebb-") as folder, closing(pods.Pods(Path(folder), output, size=2)) as launcher:
         launcher.form(program, ("a", "b"))
         until("some steps", lambda: launcher.done() >= 4)

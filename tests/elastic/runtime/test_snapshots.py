@@ -371,7 +371,7 @@ def test_memory_is_taken_with_the_processors_that_training_leaves(relay: Relay, 
 
     monkeypatch.setattr(MemoryFile, "reserve", look)
     take(opened(relay), 1, 8, lambda: state(8))
-    assert found == [19, 19]
+    assert found == [min(before + 10, 19)] * 2
     assert os.getpriority(os.PRIO_PROCESS, 0) == before, "only that thread's"
 
 
@@ -490,7 +490,7 @@ def disturbed(
 ) -> list[Any]:
     """All processes of two machines are lost in a step; `disturb` names the machines that go on. The answers of those."""
     memory = {**EXACT, **NO_CHECKPOINT, **EACH_STEP, "recovery": "memory", "min_step_seconds": 0.1}
-    program = Program(output=output, settings={**memory, **(settings or {})})
+    program = Program(output=output, settings={**memory, **(settings or {})}, waits_for_memory=True)
     with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), output)) as launcher:
         launcher.regroup(programs.train, program, on=["a", "b"])
         until("some steps", lambda: launcher.done() >= at)
