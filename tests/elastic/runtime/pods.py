@@ -58,7 +58,7 @@ class Program:
     # by pod: the step, the local ranks that die in it, and where: pass, before its last backward pass; body, after the update;
     # evaluation, in its second batch
     dies: dict[str, tuple[int, list[int], str]] = field(default_factory=dict)
-    waits_for_memory: bool = False  # in the second step, until there is some for snapshots
+    waits_for_memory: bool = False  # in a step, while that for snapshots is being taken
     joins: dict[str, int] = field(default_factory=dict)  # by pod: the step in which the others wait until it is ready
     notices: dict[str, int] = field(default_factory=dict)  # by pod: the step in which it hears a notice
     noticed_in_evaluation: str = ""  # the pod whose second rank hears a notice in the second batch
@@ -161,7 +161,8 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _linger(program: Program, run: elastic.Run, step: int) -> None:
-    """Until the pod that joins in this step is ready. A pod that trains for the first time does not wait for itself."""
+    """Until the memory for snapshots is there, and the pod that joins in this step is ready. A pod that trains for the first time
+    does not wait for itself."""
     if program.waits_for_memory:
         wait_for_memory(run)
     waited = [pod for pod, at in program.joins.items() if at == step]

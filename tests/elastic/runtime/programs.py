@@ -84,7 +84,7 @@ class Program:
     deaf_before: str = ""  # one in which it alone does not get what all ranks find, and stands there with weights of its own
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
-    waits_for_memory: bool = False  # in the second step, until there is some for snapshots
+    waits_for_memory: bool = False  # in a step, while that for snapshots is being taken
     linger_at: int | None = None  # the step in which the first generation waits until a newcomer is ready: it must not be late
     dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
     dies_taking: bool = False  # rank `leaver`, a newcomer, in the middle of taking the others' state
